@@ -1,6 +1,6 @@
 package main
 
-// W7 on a broker with the key filter of wire.md: read one slot range of every partition by raw
+// W7 on a broker with the key filter of docs/protocol.md: read one slot range of every partition by raw
 // Fetch requests, follow ScannedTo, count what came over the wire.
 
 import (

@@ -370,10 +370,12 @@ func (k *kgroup) Close(g bool)                    { k.cl.Close() }
 
 type rawc struct{ s *rawShare }
 
-func (r rawc) Poll(ctx context.Context, out []load.Msg) ([]load.Msg, error) { return r.s.poll(ctx, out) }
-func (r rawc) Ack(ms []load.Msg) error                                    { r.s.ack(ms); return nil }
-func (r rawc) Flush(ctx context.Context) error                          { return r.s.flush(ctx) }
-func (r rawc) Close(g bool)                                             { r.s.close(g) }
+func (r rawc) Poll(ctx context.Context, out []load.Msg) ([]load.Msg, error) {
+	return r.s.poll(ctx, out)
+}
+func (r rawc) Ack(ms []load.Msg) error         { r.s.ack(ms); return nil }
+func (r rawc) Flush(ctx context.Context) error { return r.s.flush(ctx) }
+func (r rawc) Close(g bool)                    { r.s.close(g) }
 
 func groupConfig(group string, kv map[string]string) error {
 	cl, err := client()
