@@ -35,6 +35,7 @@ const (
 	attrLogAppendTime = 0x08
 	attrTransactional = 0x10
 	attrControl       = 0x20
+	attrDeleteHorizon = 0x40
 )
 
 // ErrCorruptBatch marks bytes that are not one whole magic 2 record batch, or whose
@@ -83,6 +84,31 @@ func (h *BatchHeader) Transactional() bool { return h.Attributes&attrTransaction
 
 // Control tells that the batch holds a control record, such as a transaction marker.
 func (h *BatchHeader) Control() bool { return h.Attributes&attrControl != 0 }
+
+// DeleteHorizon is the time in ms from which on the cleaner may drop the batch's
+// tombstones, if it set one (KIP-534). It takes the place of FirstTimestamp, and the
+// timestamps of the records are relative to it.
+func (h *BatchHeader) DeleteHorizon() (ms int64, ok bool) {
+	return h.FirstTimestamp, h.Attributes&attrDeleteHorizon != 0
+}
+
+// put writes the header, with the checksum it has, to the start of b.
+func (h *BatchHeader) put(b []byte) {
+	_ = b[BatchHeaderLen-1]
+	binary.BigEndian.PutUint64(b, uint64(h.BaseOffset))
+	binary.BigEndian.PutUint32(b[8:], uint32(h.Length))
+	binary.BigEndian.PutUint32(b[12:], uint32(h.LeaderEpoch))
+	b[16] = 2 // the magic
+	binary.BigEndian.PutUint32(b[17:], h.CRC)
+	binary.BigEndian.PutUint16(b[21:], uint16(h.Attributes))
+	binary.BigEndian.PutUint32(b[23:], uint32(h.LastOffsetDelta))
+	binary.BigEndian.PutUint64(b[27:], uint64(h.FirstTimestamp))
+	binary.BigEndian.PutUint64(b[35:], uint64(h.MaxTimestamp))
+	binary.BigEndian.PutUint64(b[43:], uint64(h.ProducerID))
+	binary.BigEndian.PutUint16(b[51:], uint16(h.ProducerEpoch))
+	binary.BigEndian.PutUint32(b[53:], uint32(h.BaseSequence))
+	binary.BigEndian.PutUint32(b[57:], uint32(h.NumRecords))
+}
 
 // ParseBatchHeader reads the header at the start of b, which may be followed by less
 // or more than the batch. It checks the magic and that the length can hold a header,
@@ -146,6 +172,15 @@ func SetLogAppendTime(batch []byte, ms int64) {
 	binary.BigEndian.PutUint16(batch[21:], attrs)
 	binary.BigEndian.PutUint64(batch[35:], uint64(ms))
 	RenewCRC(batch)
+}
+
+// setMaxTimestamp changes the max timestamp of the batch with header h and renews the
+// checksum.
+func setMaxTimestamp(h *BatchHeader, batch []byte, ms int64) {
+	binary.BigEndian.PutUint64(batch[35:], uint64(ms))
+	RenewCRC(batch)
+	h.MaxTimestamp = ms
+	h.CRC = binary.BigEndian.Uint32(batch[17:])
 }
 
 // RenewCRC computes the checksum of batch, which is exactly one batch, and writes it.
