@@ -19,7 +19,7 @@ func TestSmoke(t *testing.T) {
 		}
 		batch, err := b.Build(nil)
 		require.NoError(t, err)
-		h, err := CheckProduced(batch)
+		h, err := CheckProduced(batch, CheckOptions{})
 		require.NoError(t, err)
 		var d Decompressor
 		rec, err := d.Records(&h, batch, 1<<20)

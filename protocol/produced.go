@@ -3,47 +3,55 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // ErrInvalidTimestamp marks a produced batch whose timestamps Kafka's rules refuse.
 var ErrInvalidTimestamp = errors.New("invalid timestamp")
 
-// ProduceCheck is what to check of a produced batch besides what CheckProduced always
-// does.
+// CheckOptions is what to check of a produced batch besides what always is.
 //
 // Records inside a compressed batch are looked at only when asked to: decompressing
-// every batch costs the broker more than all else it does with it, and harms nobody
-// but its own readers if it is bad, since the batch is stored and delivered as it came
-// and everything the log relies on is in the header.
-type ProduceCheck struct {
+// every batch would cost the broker more than all else it does with it, and a bad one
+// harms nobody but its own readers, since it is stored and delivered as it came and
+// everything that the log relies on is in the header.
+type CheckOptions struct {
 	// RequireKeys refuses records with a null key, as compacted topics do. It looks
 	// into compressed batches too.
 	RequireKeys bool
 	// WalkCompressed looks into compressed batches.
 	WalkCompressed bool
-	// MaxDecodedBytes bounds what a batch that is looked into may decompress to.
+	// MaxDecodedBytes bounds what a batch that is looked into may decompress to;
+	// 0 stands for DefaultMaxDecodedBytes.
 	MaxDecodedBytes int
-	// Decompressor is used to look into compressed batches.
-	Decompressor *Decompressor
 }
+
+// DefaultMaxDecodedBytes is the most that a batch may decompress to where nothing else
+// is said.
+const DefaultMaxDecodedBytes = 64 << 20
+
+// RecordError is the fault of one record of a produced batch.
+type RecordError struct {
+	Index int32 // in the batch
+	Err   error // wraps ErrInvalidRecord
+}
+
+func (e *RecordError) Error() string { return fmt.Sprintf("record %d: %v", e.Index, e.Err) }
+
+// Unwrap is the fault.
+func (e *RecordError) Unwrap() error { return e.Err }
 
 // CheckProduced checks b, the records field that a producer sent for a partition, by
 // Kafka's rules: it must be exactly one batch of magic 2 with the right checksum,
-// offsets 0, 1, 2, ... and consistent producer fields, no control batch. Records
+// offsets 0, 1, 2, ... and consistent producer fields, and no control batch. Records
 // without compression are walked, and their batch's max timestamp is corrected in
 // place, with its checksum, if it is wrong, as Kafka does.
 //
-// Errors wrap ErrCorruptBatch (Kafka's CORRUPT_MESSAGE), ErrUnsupportedMagic and
-// ErrInvalidRecord (INVALID_RECORD), ErrInvalidTimestamp (INVALID_TIMESTAMP) or
-// ErrUnknownCodec (UNSUPPORTED_COMPRESSION_TYPE).
-func CheckProduced(b []byte) (BatchHeader, error) {
-	var c ProduceCheck
-	return c.Check(b)
-}
-
-// Check is CheckProduced with further checks, whose errors may wrap ErrTooLarge and
-// ErrCorruptCompression too (MESSAGE_TOO_LARGE, INVALID_RECORD).
-func (c *ProduceCheck) Check(b []byte) (BatchHeader, error) {
+// Errors wrap ErrCorruptBatch (Kafka's CORRUPT_MESSAGE), ErrUnsupportedMagic,
+// ErrInvalidRecord or ErrCorruptCompression (INVALID_RECORD), ErrInvalidTimestamp
+// (INVALID_TIMESTAMP), ErrUnknownCodec (UNSUPPORTED_COMPRESSION_TYPE) or ErrTooLarge
+// (MESSAGE_TOO_LARGE). A fault of one record is a RecordError.
+func CheckProduced(b []byte, o CheckOptions) (BatchHeader, error) {
 	h, err := oneBatch(b)
 	if err != nil {
 		return h, err
@@ -54,20 +62,35 @@ func (c *ProduceCheck) Check(b []byte) (BatchHeader, error) {
 	if err := checkProducedHeader(&h); err != nil {
 		return h, err
 	}
-	records := b[BatchHeaderLen:]
-	if h.Codec() != CodecNone {
-		if !c.RequireKeys && !c.WalkCompressed {
-			return h, nil
-		}
-		if records, err = c.Decompressor.Records(&h, b, c.MaxDecodedBytes); err != nil {
-			return h, err
-		}
-	}
-	maxTime, err := c.walk(&h, records)
-	if err == nil && maxTime != h.MaxTimestamp {
-		setMaxTimestamp(&h, b, maxTime)
+	switch {
+	case h.Codec() == CodecNone:
+		err = checkRecords(&h, b, b[BatchHeaderLen:], o.RequireKeys)
+	case o.RequireKeys || o.WalkCompressed:
+		err = checkCompressed(&h, b, o)
 	}
 	return h, err
+}
+
+// produceDecompressors are those of checkCompressed.
+var produceDecompressors = sync.Pool{New: func() any { return new(Decompressor) }}
+
+// pooledDecodedBytes bounds the buffers that are kept for further batches.
+const pooledDecodedBytes = 4 << 20
+
+func checkCompressed(h *BatchHeader, b []byte, o CheckOptions) error {
+	d := produceDecompressors.Get().(*Decompressor)
+	limit := o.MaxDecodedBytes
+	if limit == 0 {
+		limit = DefaultMaxDecodedBytes
+	}
+	records, err := d.Records(h, b, limit)
+	if err == nil {
+		err = checkRecords(h, b, records, o.RequireKeys)
+	}
+	if cap(d.buf) <= pooledDecodedBytes {
+		produceDecompressors.Put(d)
+	}
+	return err
 }
 
 // oneBatch reads the header of b, which has to be one whole batch.
@@ -109,17 +132,26 @@ func checkProducedHeader(h *BatchHeader) error {
 	return nil
 }
 
-// walk checks the records one by one and returns the greatest timestamp.
-func (c *ProduceCheck) walk(h *BatchHeader, records []byte) (maxTime int64, err error) {
+// checkRecords checks the records of the batch b one by one, and corrects its max
+// timestamp.
+func checkRecords(h *BatchHeader, b, records []byte, requireKeys bool) error {
 	it := IterateRecords(h, records)
-	maxTime = -1
+	maxTime := int64(-1)
 	// As many records as offsets, rising and none beyond the last: no holes.
 	for it.Next() {
 		r := it.Record()
-		if c.RequireKeys && r.Key == nil {
-			return 0, fmt.Errorf("%w: record %d has no key, a compacted topic needs one", ErrInvalidRecord, r.Offset)
+		if requireKeys && r.Key == nil {
+			return &RecordError{Index: int32(r.Offset), Err: errNoKey}
 		}
 		maxTime = max(maxTime, r.TimestampMs)
 	}
-	return maxTime, it.Err()
+	if err := it.Err(); err != nil {
+		return &RecordError{Index: h.NumRecords - it.left, Err: err}
+	}
+	if maxTime != h.MaxTimestamp {
+		setMaxTimestamp(h, b, maxTime)
+	}
+	return nil
 }
+
+var errNoKey = fmt.Errorf("%w: it has no key, and a compacted topic needs one", ErrInvalidRecord)
