@@ -56,33 +56,34 @@ func gunzip(dst, src []byte, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		n, err := d.gz.Read(dst[len(dst):min(cap(dst), limit)])
-		dst = dst[:len(dst)+n]
-		switch {
-		case err == io.EOF:
-			return dst, nil
-		case err != nil:
-			return nil, corrupt(CodecGzip, err)
-		case len(dst) == limit:
-			return gzipEnd(d, dst)
-		case len(dst) == cap(dst):
+	for len(dst) < limit {
+		if len(dst) == cap(dst) {
 			if dst, err = reserve(dst, min(cap(dst), limit-len(dst)), limit); err != nil {
 				return nil, err
 			}
 		}
+		n, err := d.gz.Read(dst[len(dst):min(cap(dst), limit)])
+		dst = dst[:len(dst)+n]
+		if err == io.EOF {
+			return dst, nil
+		}
+		if err != nil {
+			return nil, corrupt(CodecGzip, err)
+		}
 	}
+	return gzipEnd(d, dst)
 }
 
 // gzipRoom guesses the decompressed size from the last four bytes, where gzip keeps it
 // modulo 2^32; it is a hint, bounded by what src can expand to and by limit.
 func gzipRoom(src []byte, limit int) int {
-	const enough = 512
-	if len(src) < 4 {
-		return min(enough, limit)
+	const least = 512
+	var n int64
+	if len(src) >= 4 {
+		n = int64(binary.LittleEndian.Uint32(src[len(src)-4:]))
 	}
-	n := int64(binary.LittleEndian.Uint32(src[len(src)-4:]))
-	return int(min(n+1, int64(len(src))*deflateMaxRatio, int64(limit)))
+	n = max(least, min(n+1, int64(len(src))*deflateMaxRatio)) // one more, to see the end
+	return int(min(n, int64(limit)))
 }
 
 // gzipEnd tells whether the stream ends at the limit that dst has reached.

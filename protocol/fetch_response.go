@@ -18,7 +18,9 @@ type Part struct {
 // sent without being copied. Null RecordBatches are sent as empty ones, since not all
 // clients take null.
 //
-// It allocates nothing beyond dst and parts unless tags of kmsg are set.
+// Unknown tags are appended where kmsg keeps them, but for the three structures of a
+// partition that are tagged fields themselves. It allocates nothing beyond dst and
+// parts unless there are such tags or Brokers.
 func AppendFetchResponse(dst []byte, parts []Part, resp *kmsg.FetchResponse) ([]byte, []Part) {
 	e := fetchEncoder{dst: dst, parts: parts, version: resp.Version, flexible: resp.IsFlexible()}
 	if e.version >= 1 {

@@ -146,6 +146,9 @@ func checkRecords(h *BatchHeader, b, records []byte, requireKeys bool) error {
 		maxTime = max(maxTime, r.TimestampMs)
 	}
 	if err := it.Err(); err != nil {
+		if it.left == 0 { // none is at fault
+			return err
+		}
 		return &RecordError{Index: h.NumRecords - it.left, Err: err}
 	}
 	if maxTime != h.MaxTimestamp {
