@@ -165,7 +165,11 @@ func (b *BatchBuilder) Build(dst []byte) ([]byte, error) {
 	}
 	start := len(dst)
 	dst = slices.Grow(dst, b.Size())[:start+BatchHeaderLen]
-	dst, err := CompressRecords(dst, b.h.Codec(), b.records)
+	codec := b.h.Codec()
+	if len(b.records) == 0 {
+		codec = CodecNone // no bytes at all, as Kafka's cleaner leaves
+	}
+	dst, err := CompressRecords(dst, codec, b.records)
 	if err != nil {
 		return nil, fmt.Errorf("build batch at offset %d: %w", b.h.BaseOffset, err)
 	}

@@ -46,7 +46,7 @@ func ParseCodec(name string) (Codec, error) {
 
 // DecompressRecords returns the record section of batch, which is exactly one batch
 // with header h, decompressed. Records without compression are returned as a sub-slice
-// of batch, without a copy; others are decompressed into dst from its start on,
+// of batch, without a copy (so is nothing, which is what the cleaner may leave); others are decompressed into dst from its start on,
 // reallocated as needed: what dst held is lost. So keep dst apart from the result, or
 // the next call may write into a batch (a Decompressor does).
 //
@@ -58,7 +58,7 @@ func DecompressRecords(dst []byte, h *BatchHeader, batch []byte, limit int) ([]b
 		return nil, fmt.Errorf("%w: %d bytes, the header says %d", ErrCorruptBatch, len(batch), h.Size())
 	}
 	src := batch[BatchHeaderLen:len(batch):len(batch)]
-	if h.Codec() == CodecNone {
+	if h.Codec() == CodecNone || (len(src) == 0 && h.NumRecords == 0) {
 		return src, nil
 	}
 	out, err := decompress(dst[:0], h.Codec(), src, limit)
@@ -78,7 +78,7 @@ type Decompressor struct {
 // compression, as long as batch.
 func (d *Decompressor) Records(h *BatchHeader, batch []byte, limit int) ([]byte, error) {
 	out, err := DecompressRecords(d.buf, h, batch, limit)
-	if err == nil && h.Codec() != CodecNone {
+	if err == nil && h.Codec() != CodecNone && len(out) > 0 {
 		d.buf = out
 	}
 	return out, err

@@ -38,80 +38,94 @@ const (
 // checksums; the last byte is the header's own checksum.
 var lz4Header = []byte{0x04, 0x22, 0x4d, 0x18, lz4Version<<6 | lz4FlagIndependent, 4 << 4, 0x82}
 
-var errLz4Framing = errors.New("bad framing")
+var errLz4Frame = corrupt(CodecLz4, errors.New("bad frame"))
 
 var lz4Compressors = sync.Pool{New: func() any { return new(lz4.Compressor) }}
 
-// lz4Frame is what a frame's header says.
+// lz4Frame is a frame that is being read.
 type lz4Frame struct {
-	blockMax      int // no block holds more, compressed or not
-	linked        bool
-	blockChecksum bool
-	trailer       int // bytes after the end mark
+	rest         []byte // what was not read yet
+	blockMax     int    // no block holds more, compressed or not
+	linked       bool   // blocks refer to those before
+	blockTrailer int    // bytes after each block
+	trailer      int    // bytes after the end mark
 }
 
 func unlz4(dst, src []byte, limit int) ([]byte, error) {
-	f, src, err := parseLz4Header(src)
-	if err != nil {
-		return nil, corrupt(CodecLz4, err)
-	}
-	start := len(dst)
-	for {
-		if len(src) < 4 {
-			return nil, corrupt(CodecLz4, errLz4Framing)
-		}
-		n := binary.LittleEndian.Uint32(src)
-		src = src[4:]
-		if n == 0 {
-			break
-		}
-		raw := n&lz4RawBlock != 0
-		size := int(n &^ lz4RawBlock)
-		if size > f.blockMax || size > len(src) {
-			return nil, corrupt(CodecLz4, errLz4Framing)
-		}
-		if dst, err = f.block(dst, start, src[:size], raw, limit); err != nil {
-			return nil, err
-		}
-		src = src[size:]
-		if f.blockChecksum {
-			if len(src) < lz4ChecksumLen {
-				return nil, corrupt(CodecLz4, errLz4Framing)
-			}
-			src = src[lz4ChecksumLen:]
-		}
-	}
-	if len(src) != f.trailer {
-		return nil, corrupt(CodecLz4, errLz4Framing)
-	}
-	return dst, nil
-}
-
-// block appends one block to dst, whose frame began at start.
-func (f *lz4Frame) block(dst []byte, start int, block []byte, raw bool, limit int) ([]byte, error) {
-	n := len(block)
-	if !raw {
-		if n = lz4BlockLen(block); n < 0 || n > f.blockMax {
-			return nil, corrupt(CodecLz4, errLz4Framing)
-		}
-	}
-	dst, err := reserve(dst, n, limit)
+	f, err := parseLz4Header(src)
 	if err != nil {
 		return nil, err
 	}
-	if raw {
-		return append(dst, block...), nil
+	total, err := f.measure(limit - len(dst))
+	if err != nil {
+		return nil, err
 	}
-	var dict []byte
-	if f.linked {
-		dict = dst[max(start, len(dst)-lz4Window):]
+	if dst, err = reserve(dst, total, limit); err != nil {
+		return nil, err
 	}
-	end := len(dst) + n
-	got, err := lz4.UncompressBlockWithDict(block, dst[len(dst):end:end], dict)
-	if err != nil || got != n {
-		return nil, corrupt(CodecLz4, errLz4Framing)
+	start := len(dst)
+	for {
+		block, raw, err := f.next()
+		if err != nil || block == nil {
+			return dst, err
+		}
+		if raw {
+			dst = append(dst, block...)
+			continue
+		}
+		var dict []byte
+		if f.linked {
+			dict = dst[max(start, len(dst)-lz4Window):]
+		}
+		end := start + total
+		n, err := lz4.UncompressBlockWithDict(block, dst[len(dst):end:end], dict)
+		if err != nil {
+			return nil, errLz4Frame
+		}
+		dst = dst[:len(dst)+n]
 	}
-	return dst[:end], nil
+}
+
+// measure sums what the blocks decompress to, and stops when that is above limit. It
+// leaves the frame where it is.
+func (f lz4Frame) measure(limit int) (total int, err error) {
+	for total <= limit {
+		block, raw, err := f.next()
+		if err != nil || block == nil {
+			return total, err
+		}
+		n := len(block)
+		if !raw {
+			n = lz4BlockLen(block)
+		}
+		if n < 0 || n > f.blockMax {
+			return 0, errLz4Frame
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// next is the next block, nil at the end of the frame; raw ones are not compressed.
+func (f *lz4Frame) next() (block []byte, raw bool, err error) {
+	if len(f.rest) < 4 {
+		return nil, false, errLz4Frame
+	}
+	head := binary.LittleEndian.Uint32(f.rest)
+	f.rest = f.rest[4:]
+	if head == 0 {
+		if len(f.rest) != f.trailer {
+			return nil, false, errLz4Frame
+		}
+		return nil, false, nil
+	}
+	size := int(head &^ lz4RawBlock)
+	if size > f.blockMax || size+f.blockTrailer > len(f.rest) {
+		return nil, false, errLz4Frame
+	}
+	block = f.rest[:size:size]
+	f.rest = f.rest[size+f.blockTrailer:]
+	return block, head&lz4RawBlock != 0, nil
 }
 
 // lz4BlockLen is what a compressed block decompresses to, -1 if it is malformed. It
@@ -158,31 +172,34 @@ func lz4Length(b []byte, i, n int) (length, next int) {
 	return 0, -1
 }
 
-// parseLz4Header reads a frame's header and returns what follows it.
-func parseLz4Header(src []byte) (f lz4Frame, rest []byte, err error) {
+// parseLz4Header begins to read a frame.
+func parseLz4Header(src []byte) (f lz4Frame, err error) {
 	if len(src) < 7 || binary.LittleEndian.Uint32(src) != lz4Magic {
-		return f, nil, errLz4Framing
+		return f, errLz4Frame
 	}
 	flags, size := src[4], src[5]
 	if flags>>6 != lz4Version || flags&(lz4FlagDictID|1<<1) != 0 || size&0x8f != 0 || size>>4 < 4 {
-		return f, nil, errLz4Framing
+		return f, errLz4Frame
 	}
 	end := 6
 	if flags&lz4FlagContentSize != 0 {
 		end += 8
 	}
 	if len(src) < end+1 || src[end] != byte(xxh32Short(src[4:end])>>8) {
-		return f, nil, errLz4Framing
+		return f, errLz4Frame
 	}
 	f = lz4Frame{
-		blockMax:      1 << (8 + 2*(size>>4)),
-		linked:        flags&lz4FlagIndependent == 0,
-		blockChecksum: flags&lz4FlagBlockChecksum != 0,
+		rest:     src[end+1:],
+		blockMax: 1 << (8 + 2*(size>>4)),
+		linked:   flags&lz4FlagIndependent == 0,
+	}
+	if flags&lz4FlagBlockChecksum != 0 {
+		f.blockTrailer = lz4ChecksumLen
 	}
 	if flags&lz4FlagContentChecksum != 0 {
 		f.trailer = lz4ChecksumLen
 	}
-	return f, src[end+1:], nil
+	return f, nil
 }
 
 // xxh32Short is xxHash32 with seed 0 of fewer than 16 bytes.

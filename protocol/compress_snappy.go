@@ -22,38 +22,69 @@ const snappyMaxRatio = 22
 
 func unsnappy(dst, src []byte, limit int) ([]byte, error) {
 	if len(src) < xerialHeaderLen || !bytes.HasPrefix(src, xerialMagic) {
-		return unsnappyBlock(dst, src, limit)
-	}
-	src = src[xerialHeaderLen:]
-	for len(src) > 0 {
-		if len(src) < 4 {
-			return nil, corrupt(CodecSnappy, errXerialFraming)
-		}
-		n := binary.BigEndian.Uint32(src)
-		src = src[4:]
-		if uint64(n) > uint64(len(src)) {
-			return nil, corrupt(CodecSnappy, errXerialFraming)
-		}
-		var err error
-		if dst, err = unsnappyBlock(dst, src[:n], limit); err != nil {
+		n, err := snappyLen(src)
+		if err != nil {
 			return nil, err
 		}
-		src = src[n:]
+		if dst, err = reserve(dst, n, limit); err != nil {
+			return nil, err
+		}
+		return unsnappyBlock(dst, src, n)
+	}
+	src = src[xerialHeaderLen:]
+	total, err := xerialLen(src, limit-len(dst))
+	if err != nil {
+		return nil, err
+	}
+	if dst, err = reserve(dst, total, limit); err != nil {
+		return nil, err
+	}
+	for len(src) > 0 {
+		block := src[4 : 4+binary.BigEndian.Uint32(src)]
+		src = src[4+len(block):]
+		n, err := snappyLen(block)
+		if err != nil {
+			return nil, err
+		}
+		if dst, err = unsnappyBlock(dst, block, n); err != nil {
+			return nil, err
+		}
 	}
 	return dst, nil
 }
 
-func unsnappyBlock(dst, block []byte, limit int) ([]byte, error) {
+// xerialLen checks the frames of src and sums what their blocks say that they
+// decompress to. It stops when that is above limit.
+func xerialLen(src []byte, limit int) (total int, err error) {
+	for len(src) > 0 && total <= limit {
+		if len(src) < 4 || uint64(binary.BigEndian.Uint32(src)) > uint64(len(src)-4) {
+			return 0, corrupt(CodecSnappy, errXerialFraming)
+		}
+		end := 4 + int(binary.BigEndian.Uint32(src))
+		n, err := snappyLen(src[4:end])
+		if err != nil {
+			return 0, err
+		}
+		total += n
+		src = src[end:]
+	}
+	return total, nil
+}
+
+// snappyLen is what block says that it decompresses to.
+func snappyLen(block []byte) (int, error) {
 	n, err := s2.DecodedLen(block)
+	if err == nil && n > snappyMaxRatio*len(block) {
+		err = s2.ErrCorrupt
+	}
 	if err != nil {
-		return nil, corrupt(CodecSnappy, err)
+		return 0, corrupt(CodecSnappy, err)
 	}
-	if n > snappyMaxRatio*len(block) {
-		return nil, corrupt(CodecSnappy, s2.ErrCorrupt)
-	}
-	if dst, err = reserve(dst, n, limit); err != nil {
-		return nil, err
-	}
+	return n, nil
+}
+
+// unsnappyBlock appends block, which decompresses to n bytes, to dst, which has room.
+func unsnappyBlock(dst, block []byte, n int) ([]byte, error) {
 	end := len(dst) + n
 	if _, err := s2.Decode(dst[len(dst):end:end], block); err != nil {
 		return nil, corrupt(CodecSnappy, err)

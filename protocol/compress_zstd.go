@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -57,22 +58,26 @@ func unzstd(dst, src []byte, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, corrupt(CodecZstd, err)
 	}
-	cut := n > limit-len(dst)
+	rest := limit - len(dst)
+	cut := n > rest
 	if cut && exact {
 		return nil, errOver(limit)
 	}
-	if dst, err = reserve(dst, min(n, limit-len(dst)), limit); err != nil {
-		return nil, err
+	if cut { // a block that begins within the limit is to end properly
+		n = rest + zstdMaxBlock
 	}
+	dst = slices.Grow(dst, n)
 	d := zstdDecoders.Get().(*zstd.Decoder)
 	defer zstdDecoders.Put(d)
-	end := min(cap(dst), limit)
-	out, err := d.DecodeAll(src, dst[:len(dst):end])
-	if errors.Is(err, zstd.ErrDecoderSizeExceeded) && cut {
+	out, err := d.DecodeAll(src, dst[:len(dst):len(dst)+n])
+	if len(out) > limit {
 		return nil, errOver(limit)
 	}
 	if err != nil {
 		return nil, corrupt(CodecZstd, err)
+	}
+	if len(out) <= cap(dst) && len(out) > 0 && &out[0] == &dst[:1][0] {
+		out = dst[:len(out)] // with the rest of its room, for the next batch
 	}
 	return out, nil
 }
@@ -80,6 +85,9 @@ func unzstd(dst, src []byte, limit int) ([]byte, error) {
 // zstdRoom is an upper bound of what src decompresses to: the sizes that its frames
 // name, or what their blocks can hold at most. It is exact if all frames name theirs.
 func zstdRoom(src []byte) (total int, exact bool, err error) {
+	if len(src) == 0 {
+		return 0, false, errZstdFraming
+	}
 	exact = true
 	for len(src) > 0 {
 		var h zstd.Header
