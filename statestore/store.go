@@ -1,0 +1,254 @@
+package statestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+var (
+	// ErrCorrupt marks a store whose files are damaged or missing. Destroy it and
+	// derive the views again.
+	ErrCorrupt = errors.New("state store is corrupt")
+	// ErrFailed marks a store whose disk failed while it was open. Nothing can be done
+	// with it but Close; opened again, which may need a new process, it holds some
+	// earlier state.
+	ErrFailed = errors.New("state store failed")
+	// ErrNoSpace marks a write refused because the disk is nearly full. The store goes
+	// on, and the same batch may be committed later.
+	ErrNoSpace = errors.New("too little disk space for the state store")
+	// ErrClosed marks the use of a closed store.
+	ErrClosed = errors.New("state store is closed")
+)
+
+// unsyncedBytesMax is how much may be committed before Commit waits for a flush.
+const unsyncedBytesMax = 8 << 20
+
+// DB is one store. Its methods may be called from any goroutine.
+type DB struct {
+	fs   vfs.FS
+	dir  string
+	opts Options
+	lock *pebble.Lock
+
+	failed      chan struct{} // closed by fail
+	abandoned   chan struct{} // closed by abandon
+	abandonOnce sync.Once
+	closed      chan struct{} // closed by Close
+
+	syncing chan struct{} // a mutex that a wait for can be given up: one Sync at a time
+
+	// open guards pebble, which must not be called during or after its Close.
+	open struct {
+		sync.RWMutex
+		pebble *pebble.DB // nil once closed or failed
+	}
+	fault struct {
+		sync.Mutex
+		err     error
+		stopped chan struct{} // closed when fail's goroutine is done; nil before
+	}
+	// track knows what a crash would leave. It is never held across I/O.
+	track struct {
+		sync.Mutex
+		unsynced      map[string]int64 // applied offsets committed and maybe not flushed
+		unsyncedBytes int
+		dirty         bool
+		durable       map[string]int64 // applied offsets that are flushed
+		generation    map[string]int   // of each view: how often it was dropped
+	}
+}
+
+// Open opens the store in dir of fs, and makes one if there is none. An error that is
+// ErrCorrupt says that Destroy and another Open will help.
+func Open(fs vfs.FS, dir string, o Options) (*DB, error) {
+	db := &DB{fs: fs, dir: dir, opts: o}
+	db.failed, db.abandoned, db.closed = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	db.syncing = make(chan struct{}, 1)
+	db.track.unsynced = map[string]int64{}
+	db.track.durable = map[string]int64{}
+	db.track.generation = map[string]int{}
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("state store %s: %w", dir, err)
+	}
+	lock, err := pebble.LockDirectory(dir, fs)
+	if err != nil {
+		return nil, fmt.Errorf("state store %s is in use: %w", dir, err)
+	}
+	db.lock = lock
+	p, err := db.openPebble()
+	db.open.Lock()
+	db.open.pebble = p
+	db.open.Unlock()
+	if err == nil {
+		err = db.check()
+	}
+	if err != nil {
+		db.awaitStop()
+		return nil, errors.Join(fmt.Errorf("open state store %s: %w", dir, err), lock.Close())
+	}
+	return db, nil
+}
+
+// openPebble tells damage from a fault of the disk. Pebble names only some damage so,
+// but the lock is ours and the file system's own errors can be told, so what remains
+// are files that do not fit together.
+func (db *DB) openPebble() (*pebble.DB, error) {
+	opts := db.pebbleOptions(db.fs)
+	opts.Lock = db.lock
+	opened := make(chan *pebble.DB, 1)
+	err := db.guard(func() (err error) {
+		defer func() {
+			if r := recover(); r != nil { // a marker file whose directory cannot be synced
+				err = fmt.Errorf("%v", r)
+				if cause, ok := r.(error); ok {
+					err = cause
+				}
+			}
+		}()
+		p, err := pebble.Open(db.dir, opts)
+		opened <- p
+		return err
+	})
+	if err == nil {
+		return <-opened, nil
+	}
+	if !ioFault(err) {
+		err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return nil, err
+}
+
+// Destroy removes the store in dir, which must not be open. A store that is not there
+// is no error. It is gone durably when Destroy returns, so that a crash brings no part
+// of it back.
+func Destroy(fs vfs.FS, dir string) error {
+	if err := fs.RemoveAll(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove state store %s: %w", dir, err)
+	}
+	parent, err := fs.OpenDir(fs.PathDir(dir))
+	if err != nil {
+		return fmt.Errorf("remove state store %s: %w", dir, err)
+	}
+	err = parent.Sync()
+	if closeErr := parent.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("remove state store %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Sync waits until all that was committed before it survives a crash. With nothing new
+// it does nothing.
+func (db *DB) Sync(ctx context.Context) error {
+	select {
+	case db.syncing <- struct{}{}:
+		defer func() { <-db.syncing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := db.check(); err != nil {
+		return err
+	}
+	db.track.Lock()
+	dirty, applied := db.track.dirty, db.track.unsynced
+	generation := maps.Clone(db.track.generation)
+	db.track.dirty, db.track.unsyncedBytes, db.track.unsynced = false, 0, map[string]int64{}
+	db.track.Unlock()
+	if !dirty {
+		return nil
+	}
+	err := db.flush(ctx)
+	db.track.Lock()
+	defer db.track.Unlock()
+	if err != nil {
+		db.track.dirty = true
+		for key, offset := range applied {
+			if _, newer := db.track.unsynced[key]; !newer {
+				db.track.unsynced[key] = offset
+			}
+		}
+		return err
+	}
+	for key, offset := range applied {
+		view := viewOf(key)
+		if generation[view] == db.track.generation[view] {
+			db.track.durable[key] = offset
+		}
+	}
+	return nil
+}
+
+// flush writes the memtables out and waits for it.
+func (db *DB) flush(ctx context.Context) error {
+	if err := db.reserveSpace(); err != nil {
+		return err
+	}
+	p, err := db.enter()
+	if err != nil {
+		return err
+	}
+	flushed := make(chan (<-chan struct{}), 1)
+	err = db.guard(func() error {
+		done, err := p.AsyncFlush()
+		flushed <- done
+		return err
+	})
+	db.leave()
+	if err != nil {
+		return fmt.Errorf("flush state store %s: %w", db.dir, err)
+	}
+	select {
+	case <-<-flushed:
+		return nil
+	case <-db.failed:
+		return db.check()
+	case <-db.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close syncs and closes the store. A store that failed reports why.
+func (db *DB) Close() error {
+	err := db.Sync(context.Background())
+	if errors.Is(err, ErrClosed) {
+		return nil
+	}
+	db.open.Lock()
+	select {
+	case <-db.closed:
+	default:
+		close(db.closed)
+	}
+	db.open.Unlock()
+	if closeErr := db.closePebble(); err == nil && closeErr != nil {
+		err = fmt.Errorf("close state store %s: %w", db.dir, closeErr)
+	}
+	db.awaitStop()
+	if lockErr := db.unlock(); err == nil {
+		err = lockErr
+	}
+	return err
+}
+
+// unlock lets another process have the directory.
+func (db *DB) unlock() error {
+	db.open.Lock()
+	defer db.open.Unlock()
+	if db.lock == nil {
+		return nil
+	}
+	err := db.lock.Close()
+	db.lock = nil
+	return err
+}
