@@ -188,4 +188,3 @@ func TestRestoreAssignmentRefuses(t *testing.T) {
 	holders[0] = "x"
 	require.Equal(t, "a", a.Holder(0), "the holders are copied")
 }
-

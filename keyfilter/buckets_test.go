@@ -166,7 +166,7 @@ func TestBucketsDownToASlot(t *testing.T) {
 func BenchmarkBucketsAt(b *testing.B) {
 	l, buckets := mustLine(b, 12), mustBuckets(b, 16, 100)
 	b.ReportAllocs()
-	for i := range b.N {
-		sink += uint64(buckets.At(int64(i)*7919%l.Len(), l))
+	for i := int64(0); b.Loop(); i++ {
+		sink += uint64(buckets.At(i*7919%l.Len(), l))
 	}
 }

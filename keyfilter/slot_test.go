@@ -55,7 +55,7 @@ func BenchmarkSlot(b *testing.B) {
 	key := []byte("user-0000042")
 	b.ReportAllocs()
 	var sum uint64
-	for range b.N {
+	for b.Loop() {
 		sum += uint64(Slot(key, 0))
 	}
 	sink = sum

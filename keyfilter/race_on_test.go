@@ -1,0 +1,5 @@
+//go:build race
+
+package keyfilter
+
+const raceEnabled = true
