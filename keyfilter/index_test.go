@@ -24,7 +24,7 @@ type indexed struct {
 func drawSegment(t *rapid.T, x *SlotIndex) []indexed {
 	var all []indexed
 	position, base := x.End()
-	for range rapid.IntRange(0, 200).Draw(t, "batches") {
+	for range rapid.IntRange(0, 150).Draw(t, "batches") {
 		if rapid.IntRange(0, 9).Draw(t, "gap") == 0 {
 			base += rapid.Int64Range(1, 1000).Draw(t, "gap length")
 		}
@@ -181,7 +181,7 @@ func TestDecodeSlotIndexFindsAnyDamage(t *testing.T) {
 func TestIndexIsSmall(t *testing.T) {
 	for _, records := range []int{1, 137} {
 		x := NewSlotIndex(0, 0)
-		const batches = 500
+		const batches = 200
 		for i := range batches {
 			require.NoError(t, x.Append(mustDecode(t, plainBatch(t, int64(i*records), protocol.CodecNone, records, 1000, 100))))
 		}
