@@ -149,10 +149,10 @@ func (b *BatchBuilder) open(timeDelta int64, offsetDelta int32, key, value []byt
 	size := 1 + varintLen(timeDelta) + varintLen(int64(offsetDelta)) +
 		nullableLen(key) + nullableLen(value) + headersLen
 	dst := slices.Grow(b.records, size+binary.MaxVarintLen32)
-	dst = appendVarint(dst, int64(size))
+	dst = binary.AppendVarint(dst, int64(size))
 	dst = append(dst, 0) // attributes, unused
-	dst = appendVarint(dst, timeDelta)
-	dst = appendVarint(dst, int64(offsetDelta))
+	dst = binary.AppendVarint(dst, timeDelta)
+	dst = binary.AppendVarint(dst, int64(offsetDelta))
 	dst = appendNullable(dst, key)
 	b.records = appendNullable(dst, value)
 }

@@ -1,6 +1,9 @@
 package protocol
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // Header is one header of a record.
 type Header struct {
@@ -74,10 +77,10 @@ func checkHeaders(b []byte) error {
 
 // appendHeaders appends headers as a record holds them.
 func appendHeaders(dst []byte, headers []Header) []byte {
-	dst = appendVarint(dst, int64(len(headers)))
+	dst = binary.AppendVarint(dst, int64(len(headers)))
 	for i := range headers {
 		h := &headers[i]
-		dst = appendVarint(dst, int64(len(h.Key)))
+		dst = binary.AppendVarint(dst, int64(len(h.Key)))
 		dst = append(dst, h.Key...)
 		dst = appendNullable(dst, h.Value)
 	}
@@ -97,7 +100,7 @@ func appendNullable(dst, b []byte) []byte {
 	if b == nil {
 		return append(dst, 1) // the varint -1
 	}
-	dst = appendVarint(dst, int64(len(b)))
+	dst = binary.AppendVarint(dst, int64(len(b)))
 	return append(dst, b...)
 }
 

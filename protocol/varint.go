@@ -1,51 +1,57 @@
 package protocol
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
 
-// varint reads a zigzag varint of 32 bits at b[i] and returns the index after it,
-// which is below 0 if the bytes end early or the number does not fit.
+// The readers of varints take the bytes and an index, and return the index after the
+// number, which is below 0 if the bytes end early or the number does not fit.
+
+// varint reads a zigzag varint of 32 bits.
 func varint(b []byte, i int) (int32, int) {
-	if i < len(b) && b[i] < 0x80 {
-		return int32(b[i]>>1) ^ -int32(b[i]&1), i + 1
+	if i+1 < len(b) {
+		u := uint32(b[i])
+		if u < 0x80 {
+			return int32(u>>1) ^ -int32(u&1), i + 1
+		}
+		if c := b[i+1]; c < 0x80 {
+			u = u&0x7f | uint32(c)<<7
+			return int32(u>>1) ^ -int32(u&1), i + 2
+		}
 	}
-	return varintSlow(b, i)
-}
-
-func varintSlow(b []byte, i int) (int32, int) {
 	u, next := uvarint32(b, i)
 	return int32(u>>1) ^ -int32(u&1), next
 }
 
-// uvarint32 reads an unsigned varint of 32 bits at b[i]; the index after it is below
-// 0 if the bytes end early or the number does not fit.
-func uvarint32(b []byte, i int) (uint32, int) {
-	var u uint32
-	for shift := 0; shift < 35; shift += 7 {
-		if i >= len(b) {
-			return 0, -1
-		}
-		c := b[i]
-		i++
-		if shift == 28 && c > 0x0f {
-			return 0, -1
-		}
-		u |= uint32(c&0x7f) << shift
-		if c < 0x80 {
-			return u, i
-		}
-	}
-	return 0, -1
-}
-
-// varlong is varint for 64 bits.
+// varlong reads a zigzag varint of 64 bits.
 func varlong(b []byte, i int) (int64, int) {
-	if i < len(b) && b[i] < 0x80 {
-		return int64(b[i]>>1) ^ -int64(b[i]&1), i + 1
+	if i+1 < len(b) {
+		u := uint64(b[i])
+		if u < 0x80 {
+			return int64(u>>1) ^ -int64(u&1), i + 1
+		}
+		if c := b[i+1]; c < 0x80 {
+			u = u&0x7f | uint64(c)<<7
+			return int64(u>>1) ^ -int64(u&1), i + 2
+		}
 	}
-	return varlongSlow(b, i)
+	u, next := uvarint64(b, i)
+	return int64(u>>1) ^ -int64(u&1), next
 }
 
-func varlongSlow(b []byte, i int) (int64, int) {
+// uvarint32 reads an unsigned varint of 32 bits.
+func uvarint32(b []byte, i int) (uint32, int) {
+	u, next := uvarint64(b, i)
+	if u > math.MaxUint32 || next-i > binary.MaxVarintLen32 {
+		return 0, -1
+	}
+	return uint32(u), next
+}
+
+// uvarint64 reads an unsigned varint of 64 bits.
+func uvarint64(b []byte, i int) (uint64, int) {
 	if i >= len(b) {
 		return 0, -1
 	}
@@ -53,22 +59,11 @@ func varlongSlow(b []byte, i int) (int64, int) {
 	if n <= 0 {
 		return 0, -1
 	}
-	return int64(u>>1) ^ -int64(u&1), i + n
+	return u, i + n
 }
 
-// appendVarint appends a zigzag varint; the 32 bit and the 64 bit form of a number
-// are the same bytes.
-func appendVarint(dst []byte, v int64) []byte {
-	return binary.AppendVarint(dst, v)
-}
-
-// varintLen is how many bytes appendVarint writes.
+// varintLen is how many bytes a zigzag varint takes.
 func varintLen(v int64) int {
 	u := uint64(v<<1) ^ uint64(v>>63)
-	n := 1
-	for u >= 0x80 {
-		u >>= 7
-		n++
-	}
-	return n
+	return (bits.Len64(u|1) + 6) / 7
 }
