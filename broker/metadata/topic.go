@@ -2,23 +2,31 @@ package metadata
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strings"
 )
 
-// TopicID is a topic's UUID. A topic deleted and made anew has another.
+// TopicID is a topic's UUID. A topic deleted and made anew has another. The zero value
+// is no topic.
 type TopicID [16]byte
+
+// NewTopicID makes an id of a random UUID. Like Kafka's, its text does not begin with a
+// dash, which tools would take for an option.
+func NewTopicID(random [16]byte) TopicID {
+	if random[0]>>2 == 62 { // the digit "-"
+		random[0] ^= 0x80
+	}
+	return TopicID(random)
+}
 
 // String writes the id as Kafka does, in 22 characters of URL-safe base64.
 func (id TopicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 // ParseTopicID reads what String writes.
 func ParseTopicID(s string) (TopicID, error) {
-	var id TopicID
-	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(b) != len(id) {
-		return id, fmt.Errorf("topic id %q is not 22 characters of base64", s)
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(b) != len(TopicID{}) {
+		return TopicID{}, fmt.Errorf("topic id %q is not 22 characters of base64", s)
 	}
 	return TopicID(b), nil
 }
@@ -44,28 +52,29 @@ type Topic struct {
 // MaxTopicNameLength is the length of the longest topic name, in bytes.
 const MaxTopicNameLength = 249
 
-// ErrInvalidTopicName marks a name that no topic may have.
-var ErrInvalidTopicName = errors.New("invalid topic name")
-
 // ValidateTopicName refuses names that Kafka refuses: empty, "." and "..", longer than
 // 249 bytes, or with other characters than ASCII letters, digits, '.', '_' and '-'.
 func ValidateTopicName(name string) error {
+	const invalid = "Topic name is invalid: "
 	switch {
 	case name == "":
-		return fmt.Errorf("%w: it is empty", ErrInvalidTopicName)
+		return refuse(ErrInvalidTopicName, invalid+"the empty string is not allowed")
 	case name == "." || name == "..":
-		return fmt.Errorf("%w: %q", ErrInvalidTopicName, name)
+		return refuse(ErrInvalidTopicName, invalid+"'%s' is not allowed", name)
 	case len(name) > MaxTopicNameLength:
-		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrInvalidTopicName, len(name), MaxTopicNameLength)
+		return refuse(ErrInvalidTopicName, invalid+"the length of '%s' is longer than the max allowed length %d", name, MaxTopicNameLength)
 	}
 	for i := range len(name) {
-		c := name[i]
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letter && c != '.' && c != '_' && c != '-' {
-			return fmt.Errorf("%w: %q holds a character other than ASCII letters, digits, '.', '_' and '-'", ErrInvalidTopicName, name)
+		if !isNameByte(name[i]) {
+			return refuse(ErrInvalidTopicName, invalid+"'%s' contains one or more characters other than "+
+				"ASCII alphanumerics, '.', '_' and '-'", name)
 		}
 	}
 	return nil
+}
+
+func isNameByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
 // collisionKey is the name as metrics would show it. Two topics must not share one.
