@@ -1,0 +1,32 @@
+package commitlog
+
+import "slices"
+
+// ProducerInfo describes a producer that the log remembers (DescribeProducers).
+type ProducerInfo struct {
+	ID               int64
+	Epoch            int16
+	LastSequence     int32 // -1: none in this epoch
+	LastTimestampMs  int64
+	CoordinatorEpoch int32 // -1: no marker yet
+	TxnFirstOffset   int64 // of its open transaction, -1: none
+}
+
+// Producers lists the remembered producers by id.
+func (l *Log) Producers() []ProducerInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	infos := make([]ProducerInfo, 0, len(l.mu.producers.byID))
+	for _, p := range l.mu.producers.byID {
+		infos = append(infos, ProducerInfo{
+			ID:               p.id,
+			Epoch:            p.epoch,
+			LastSequence:     p.lastSequence(),
+			LastTimestampMs:  p.timestampMs,
+			CoordinatorEpoch: p.coordinatorEpoch,
+			TxnFirstOffset:   p.txnFirst,
+		})
+	}
+	slices.SortFunc(infos, func(a, b ProducerInfo) int { return compareInts(a.ID, b.ID, 0, 0) })
+	return infos
+}

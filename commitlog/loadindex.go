@@ -1,0 +1,84 @@
+package commitlog
+
+import (
+	"errors"
+	"slices"
+
+	"go.uber.org/zap"
+)
+
+// indexOf is the segment's index, loaded from its file if need be.
+func (l *Log) indexOf(s *segment) (*segmentIndex, error) {
+	if x := s.index.Load(); x != nil {
+		return x, nil
+	}
+	s.loading.Lock()
+	defer s.loading.Unlock()
+	if x := s.index.Load(); x != nil {
+		return x, nil
+	}
+	x, _, err := l.disk.readIndex(s.base)
+	if errors.Is(err, errCorruptFile) {
+		l.logger.Warn("rebuild an index", zap.String("partition", l.opts.Name), zap.Error(err))
+		x, err = l.rebuildIndex(s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.used.Store(true)
+	s.index.Store(x)
+	return x, nil
+}
+
+// rebuildIndex makes the index of a sealed segment from its batches, and saves it
+// unless somebody is changing the segments.
+func (l *Log) rebuildIndex(s *segment) (*segmentIndex, error) {
+	list := *l.segments.Load()
+	i := slices.Index(list, s)
+	if i < 0 {
+		return nil, ErrSegmentGone
+	}
+	ps, err := l.producersBefore(list, i)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.share()
+	if err != nil {
+		return nil, err
+	}
+	t := newSegment(&l.disk, s.base)
+	c := scanner{
+		file: f, seg: t, index: &segmentIndex{}, producers: ps,
+		size: s.size.Load(), limit: s.next.Load(), cleaned: s.next.Load(),
+		interval: l.Config().IndexIntervalBytes, nowMs: l.nowMs(),
+	}
+	err = c.run()
+	s.handle.RUnlock()
+	if err != nil {
+		return nil, err
+	}
+	if c.damage != nil {
+		l.logger.Error("a segment is damaged, what follows in it cannot be read", zap.String("partition", l.opts.Name),
+			zap.Int64("segment", s.base), zap.Int64("offset", t.next.Load()), zap.Error(c.damage))
+		return c.index, nil
+	}
+	m := indexImage{
+		header:  indexHeader{sealed: true, base: s.base, dataBytes: s.size.Load(), next: s.next.Load(), stats: s.stats},
+		entries: c.index.entries.view(), aborted: c.index.aborted.view(), producers: ps.appendTo(nil),
+	}
+	return c.index, l.saveRebuilt(s, &m)
+}
+
+func (l *Log) saveRebuilt(s *segment, m *indexImage) error {
+	if !l.upkeep.TryLock() {
+		return nil // it will be rebuilt once more, rarely
+	}
+	defer l.upkeep.Unlock()
+	if !slices.Contains(*l.segments.Load(), s) {
+		return nil
+	}
+	if err := l.writeIndex(s, m); err != nil {
+		l.logger.Warn("cannot save a rebuilt index", zap.String("partition", l.opts.Name), zap.Error(err))
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"go.uber.org/zap"
+)
+
+// Compaction writes a segment anew under two other names: the batches as .cleaned, and
+// the index as .swap. The durable .swap is the decision: from then on the new files
+// replace those of every segment in the range that the index covers, now or at the next
+// Open.
+const (
+	cleanedExt = ".cleaned"
+	swapExt    = ".swap"
+	droppedExt = ".log.dropped" // a segment that recovery could not use
+)
+
+// finishSwap carries out swaps that were decided before a crash, and lists the
+// directory again.
+func (r *loader) finishSwap(names []string) ([]string, error) {
+	d := &r.log.disk
+	found := false
+	for _, name := range names {
+		base, ext, ok := parseSegmentName(name)
+		if !ok || ext != swapExt {
+			continue
+		}
+		found = true
+		h, err := d.readSwap(name, base)
+		if errors.Is(err, errCorruptFile) {
+			r.log.logger.Error("forget a compaction", zap.String("partition", r.log.opts.Name), zap.Error(err))
+			err = d.remove(name)
+		} else if err == nil {
+			err = d.completeSwap(base, h.next, names)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if !found {
+		return names, nil
+	}
+	names, err := d.fs.List(d.dir)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", d.dir, err)
+	}
+	return names, nil
+}
+
+func (d *disk) readSwap(name string, base int64) (indexHeader, error) {
+	data, err := d.read(name, indexFileMaxLen)
+	if err != nil {
+		return indexHeader{}, err
+	}
+	h, err := parseIndexHeader(data, base, int64(len(data)))
+	if err == nil {
+		_, _, err = parseIndexSections(&h, data)
+	}
+	if err != nil {
+		return h, fmt.Errorf("%s: %w", d.path(name), err)
+	}
+	return h, nil
+}
+
+// completeSwap puts the new files of the segment at base in place of all of [base,
+// next), among names. It may be repeated after a crash at any point.
+func (d *disk) completeSwap(base, next int64, names []string) error {
+	for _, name := range names {
+		b, ext, ok := parseSegmentName(name)
+		old := ok && (b == base && ext != logExt && ext != cleanedExt && ext != swapExt || b > base && b < next)
+		if !old {
+			continue
+		}
+		if err := d.remove(name); err != nil {
+			return err
+		}
+	}
+	cleaned := segmentName(base, cleanedExt)
+	if slices.Contains(names, cleaned) {
+		err := d.rename(cleaned, segmentName(base, logExt))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := d.syncDir(); err != nil {
+		return err
+	}
+	if err := d.rename(segmentName(base, swapExt), segmentName(base, indexExt)); err != nil {
+		return err
+	}
+	return d.syncDir()
+}
