@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# Apache Kafka's own command-line tools, each used once as a person would.
+#   ACLS=false    the broker has no authorizer
+#   NODE_ID=1     the broker's id
+. "$(dirname "$0")/lib.sh"
+
+kafka=$here/../../../bench/peers/kafka/kafka.sh
+tools=org.apache.kafka.tools
+export KAFKA_TOOL_OPTS='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'
+run=$(date +%s%N | tail -c 9)
+topic=cli-$run
+group=group-$run
+server=(--bootstrap-server "$broker")
+
+tool() { nice "$kafka" run "$cache/kafka" "$tools.$@"; }
+
+# check NAME PATTERN TOOL ARGS...: the tool's output has the pattern; or, for a pattern
+# that begins with !, has it not and the tool exits with 0.
+check() {
+  local name=$1 pattern=$2 ok=1 status=0
+  shift 2
+  listed "$name" || return 0
+  timeout "${LIMIT:-60}" "$kafka" run "$cache/kafka" "$tools.$1" "${@:2}" > "$dir/$name.log" 2>&1 < "${INPUT:-/dev/null}" || status=$?
+  if [[ $pattern == !* ]]; then
+    [ "$status" = 0 ] && ! grep -qE -- "${pattern#!}" "$dir/$name.log" || ok=0
+  else
+    grep -qE -- "$pattern" "$dir/$name.log" || ok=0
+  fi
+  if [ $ok = 1 ]; then
+    echo "pass $name"
+  else
+    echo "fail $name status $status: $(grep -vE '^\s+at |^$' "$dir/$name.log" | tail -n 2 | tr '\n' ' ' | cut -c1-200)"
+  fi
+}
+
+# earliest GROUP: lets a share group begin at the start of its topics.
+earliest() {
+  tool ConfigCommand "${server[@]}" --alter --entity-type groups --entity-name "$1" \
+    --add-config share.auto.offset.reset=earliest > "$dir/earliest-$1.log" 2>&1 || true
+}
+
+topics() {
+  check api-versions 'Produce\(0\)' BrokerApiVersionsCommand "${server[@]}"
+  check topic-create 'Created topic' TopicCommand "${server[@]}" --create --topic "$topic" --partitions 3 --config retention.ms=86400000
+  check topic-describe 'PartitionCount: *3.*retention.ms=86400000' TopicCommand "${server[@]}" --describe --topic "$topic"
+  check topic-alter-partitions '!rror' TopicCommand "${server[@]}" --alter --topic "$topic" --partitions 4
+  check topic-list "$topic" TopicCommand "${server[@]}" --list
+}
+
+produce_and_consume() {
+  check producer-perf '20000 records sent' ProducerPerformance "${server[@]}" --topic "$topic" --num-records 20000 \
+    --record-size 200 --throughput -1 --command-property acks=all compression.type=lz4
+  check consumer-perf ', 20000,|, 200[0-9][0-9],' ConsumerPerformance "${server[@]}" --topic "$topic" \
+    --num-records 20000 --group "perf-$run" --timeout 30000
+  check consumer-perf-848 ', 20000,|, 200[0-9][0-9],' ConsumerPerformance "${server[@]}" --topic "$topic" \
+    --num-records 20000 --group "perf848-$run" --timeout 30000 --command-property group.protocol=consumer
+  check get-offsets "$topic:3:" GetOffsetShell "${server[@]}" --topic "$topic"
+  seq 1 100 > "$dir/numbers.txt"
+  INPUT=$dir/numbers.txt check console-producer '!ERROR' ConsoleProducer "${server[@]}" --topic "$topic-c" --command-property acks=all
+  local console=(consumer.ConsoleConsumer "${server[@]}" --topic "$topic-c" --from-beginning --max-messages 100 --timeout-ms 20000)
+  check console-consumer 'total of 100 messages' "${console[@]}" --group "$group"
+  check console-consumer-848 'total of 100 messages' "${console[@]}" --group "$group-848" --command-property group.protocol=consumer
+  check e2e-latency 'Avg latency' EndToEndLatency "${server[@]}" --topic "$topic-e2e" --num-records 200 --producer-acks all --record-size 100
+  check verifiable-producer '"sent":500' VerifiableProducer "${server[@]}" --topic "$topic-v" --max-messages 500 --acks -1
+  local verifiable=(VerifiableConsumer "${server[@]}" --topic "$topic-v" --max-messages 500 --reset-policy earliest)
+  check verifiable-consumer 'records_consumed.*"count":[0-9]+' "${verifiable[@]}" --group-id "v-$run"
+  check verifiable-consumer-848 'records_consumed.*"count":[0-9]+' "${verifiable[@]}" --group-id "v848-$run" --group-protocol consumer
+  check client-compat '!(Exception|FAIL|mismatch)' ClientCompatibilityTest "${server[@]}" --topic "$topic-compat" \
+    --offsets-for-times-supported true --cluster-id-supported true --expect-record-too-large-exception false \
+    --num-cluster-nodes 1 --create-topics-supported true --describe-acls-supported "${ACLS:-true}" \
+    --describe-configs-supported true --idempotent-producer-supported true
+}
+
+share_groups() {
+  listed share-consumer-perf || listed group-config && earliest "share-$run"
+  check group-config 'share.auto.offset.reset=earliest' ConfigCommand "${server[@]}" --describe --entity-type groups --entity-name "share-$run"
+  check share-consumer-perf ', 20000,|, 20[0-9]{3},' ShareConsumerPerformance "${server[@]}" --topic "$topic" \
+    --num-records 20000 --group "share-$run" --timeout 30000
+  listed console-share-consumer && earliest "$group-share"
+  check console-share-consumer 'total of 100 messages' consumer.ConsoleShareConsumer "${server[@]}" --topic "$topic-c" \
+    --max-messages 100 --timeout-ms 20000 --group "$group-share"
+  LIMIT=25 check verifiable-share-consumer 'records_consumed|offsets_acknowledged' VerifiableShareConsumer "${server[@]}" \
+    --topic "$topic-v" --group-id "vs-$run" --max-messages 500 --offset-reset-strategy earliest --acknowledgement-mode sync
+  check groups-all 'Share' GroupsCommand "${server[@]}" --list
+  local shares=(consumer.group.ShareGroupCommand "${server[@]}")
+  check share-group-list "$group-share" "${shares[@]}" --list
+  check share-group-describe "$topic-c" "${shares[@]}" --describe --group "$group-share"
+  check share-group-reset "$topic-c +[0-9]+ +0" "${shares[@]}" --group "$group-share" --topic "$topic-c" --reset-offsets --to-earliest --execute
+  check share-group-delete-offsets "$topic-c" "${shares[@]}" --delete-offsets --group "$group-share" --topic "$topic-c"
+  check share-group-delete 'Deletion of requested|successful' "${shares[@]}" --delete --group "$group-share"
+}
+
+groups() {
+  local groups=(consumer.group.ConsumerGroupCommand "${server[@]}")
+  check group-list "$group" "${groups[@]}" --list
+  check group-describe "$topic-c" "${groups[@]}" --describe --group "$group"
+  check group-describe-848 "$topic-c" "${groups[@]}" --describe --group "$group-848"
+  check group-state "Empty" "${groups[@]}" --describe --group "$group" --state
+  check group-reset-offsets "$topic-c +[0-9]+ +0" "${groups[@]}" --group "$group" --topic "$topic-c" --reset-offsets --to-earliest --execute
+  check group-delete 'Deletion of requested|successful' "${groups[@]}" --delete --group "$group"
+}
+
+configs_and_cluster() {
+  echo "{\"partitions\":[{\"topic\":\"$topic\",\"partition\":0,\"offset\":1}],\"version\":1}" > "$dir/delete.json"
+  check delete-records 'low_watermark: 1' DeleteRecordsCommand "${server[@]}" --offset-json-file "$dir/delete.json"
+  local config=(ConfigCommand "${server[@]}")
+  check config-topic-alter 'Completed' "${config[@]}" --alter --entity-type topics --entity-name "$topic" \
+    --add-config max.message.bytes=2000000,cleanup.policy=compact
+  check config-topic-describe 'max.message.bytes=2000000' "${config[@]}" --describe --entity-type topics --entity-name "$topic"
+  check config-broker-describe 'log.retention|sensitive|Dynamic configs' "${config[@]}" --describe --all \
+    --entity-type brokers --entity-name "${NODE_ID:-1}"
+  check log-dirs "$topic" LogDirsCommand "${server[@]}" --describe --topic-list "$topic"
+  check leader-election 'Valid replica|already elected|successful|not needed' LeaderElectionCommand "${server[@]}" \
+    --election-type preferred --topic "$topic" --partition 0
+  check cluster-id 'Cluster ID' ClusterTool cluster-id "${server[@]}"
+  check features 'share.version' FeatureCommand "${server[@]}" describe
+  check client-metrics '!rror' ClientMetricsCommand "${server[@]}" --list
+}
+
+transactions() {
+  check transaction-list 'TransactionalId' TransactionsCommand "${server[@]}" list
+  check transaction-describe-producers 'ProducerId' TransactionsCommand "${server[@]}" describe-producers --topic "$topic" --partition 0
+  listed transactional-copier && tool TopicCommand "${server[@]}" --create --topic "$topic-out" --partitions 1 > /dev/null 2>&1
+  check transactional-copier '"totalProcessed":[0-9]*5[0-9]*|"remaining":0' TransactionalMessageCopier --broker-list "$broker" \
+    --input-topic "$topic-v" --input-partition 0 --output-topic "$topic-out" --transactional-id "tx-$run" \
+    --consumer-group "copier-$run" --transaction-size 50 --max-messages 100 --enable-random-aborts
+  check read-committed 'total of' consumer.ConsoleConsumer "${server[@]}" --topic "$topic-out" --from-beginning \
+    --isolation-level read_committed --timeout-ms 5000
+}
+
+topics
+produce_and_consume
+share_groups
+groups
+configs_and_cluster
+transactions
+check topic-delete '!rror' TopicCommand "${server[@]}" --delete --topic "$topic.*"
