@@ -117,30 +117,53 @@ func (f *fields) arrayLen(size int, what string) int {
 	return int(n - 1)
 }
 
-// tags reads the tagged fields that end a structure, hands those that known wants to
-// it, and skips the others. A nil known skips all.
-func (f *fields) tags(known func(tag uint32, v *fields)) {
-	n := f.uvarint("number of tags")
-	last := int64(-1)
-	for ; n > 0 && f.err == nil; n-- {
-		tag := f.uvarint("tag")
-		size := f.uvarint("tag size")
-		if uint64(size) > uint64(len(f.b)) {
-			f.fail("tag %d does not fit", tag)
-			return
-		}
-		if int64(tag) <= last {
-			f.fail("tag %d after tag %d", tag, last)
-			return
-		}
-		last = int64(tag)
-		v := fields{b: f.bytes(int(size), "tag")}
-		if known != nil {
-			known(tag, &v)
-		}
-		if v.err != nil {
-			f.fail("tag %d: %v", tag, v.err)
-		}
+// tags iterates over the tagged fields that end a structure.
+type tags struct {
+	left   uint32
+	number int64 // of the tag that next moved to; they rise
+	value  []byte
+}
+
+func (f *fields) tags() tags { return tags{left: f.uvarint("number of tags"), number: -1} }
+
+// next moves to the next tag. It returns false at the end and at a fault.
+func (t *tags) next(f *fields) bool {
+	if t.left == 0 || f.err != nil {
+		return false
+	}
+	t.left--
+	number := int64(f.uvarint("tag"))
+	size := f.uvarint("tag size")
+	if f.err == nil && number <= t.number {
+		f.fail("tag %d after tag %d", number, t.number)
+	}
+	if uint64(size) > uint64(len(f.b)) {
+		f.fail("tag %d does not fit", number)
+	}
+	t.number, t.value = number, f.bytes(int(size), "tag")
+	return f.err == nil
+}
+
+// fixed is the tag's value, which has to be of size bytes.
+func (t *tags) fixed(f *fields, size int, what string) []byte {
+	if len(t.value) != size {
+		f.fail("%s of %d bytes", what, len(t.value))
+		return nil
+	}
+	return t.value
+}
+
+// int64 is the tag's value as an INT64, 0 at a fault.
+func (t *tags) int64(f *fields, what string) int64 {
+	if b := t.fixed(f, 8, what); b != nil {
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+// skipTags skips tagged fields none of which is known.
+func (f *fields) skipTags() {
+	for t := f.tags(); t.next(f); {
 	}
 }
 
@@ -160,13 +183,4 @@ func appendTag64(dst []byte, tag uint64, v int64) []byte {
 	dst = binary.AppendUvarint(dst, tag)
 	dst = append(dst, 8)
 	return binary.BigEndian.AppendUint64(dst, uint64(v))
-}
-
-// tag64 reads a tagged INT64 that has to fill its tag.
-func (f *fields) tag64(what string) int64 {
-	v := f.int64(what)
-	if f.err == nil && len(f.b) != 0 {
-		f.fail("%d bytes after the %s", len(f.b), what)
-	}
-	return v
 }

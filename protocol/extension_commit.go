@@ -41,14 +41,14 @@ func (o *IndividualOffsets) Parse(b []byte, budget *Budget) error {
 	o.Commit = f.runs(o.Commit, &budget.Runs, "commit")
 	o.Reopen = f.runs(o.Reopen, &budget.Runs, "reopen")
 	o.Origin = NoOrigin
-	f.tags(func(tag uint32, v *fields) {
-		if tag != 0 {
-			return
+	for t := f.tags(); t.next(&f); {
+		if t.number == 0 {
+			o.Origin = t.int64(&f, "origin")
 		}
-		if o.Origin = v.tag64("origin"); o.Origin < NoOrigin {
-			v.fail("origin %d", o.Origin)
-		}
-	})
+	}
+	if o.Origin < NoOrigin {
+		f.fail("origin %d", o.Origin)
+	}
 	if err := f.end(); err != nil {
 		return fmt.Errorf("individual offsets: %w", err)
 	}
@@ -77,7 +77,7 @@ func ParseIndividualState(b []byte) (s IndividualState, err error) {
 	f := fields{b: b}
 	s.Stable = f.int64("stable offset")
 	s.MaxCommit = f.int64("max commit offset")
-	f.tags(nil)
+	f.skipTags()
 	if err := f.end(); err != nil {
 		return IndividualState{}, fmt.Errorf("individual state: %w", err)
 	}
@@ -113,26 +113,26 @@ func (g *GapsRequest) AppendTo(dst []byte) []byte {
 // ParseGapsRequest reads the field. A max_runs that is there is at least 1.
 func ParseGapsRequest(b []byte) (g GapsRequest, err error) {
 	f := fields{b: b}
-	f.tags(func(tag uint32, v *fields) {
-		switch tag {
+	for t := f.tags(); t.next(&f); {
+		switch t.number {
 		case 0:
-			g.From = v.tag64("from")
+			g.From = t.int64(&f, "from")
 		case 1:
-			g.MaxRuns = v.tagMaxRuns()
+			g.MaxRuns = t.maxRuns(&f)
 		}
-	})
+	}
 	if err := f.end(); err != nil {
 		return GapsRequest{}, fmt.Errorf("gaps request: %w", err)
 	}
 	return g, nil
 }
 
-func (f *fields) tagMaxRuns() int32 {
-	if len(f.b) != 4 {
-		f.fail("max_runs of %d bytes", len(f.b))
+func (t *tags) maxRuns(f *fields) int32 {
+	b := t.fixed(f, 4, "max_runs")
+	if b == nil {
 		return 0
 	}
-	n := int32(binary.BigEndian.Uint32(f.b))
+	n := int32(binary.BigEndian.Uint32(b))
 	if n < 1 {
 		f.fail("max_runs %d", n)
 	}
@@ -174,11 +174,11 @@ func (g *IndividualGaps) Parse(b []byte) error {
 	g.MaxCommit = f.int64("max commit offset")
 	g.Gaps = f.runs(g.Gaps, &left, "gaps")
 	g.CompleteTo = GapsComplete
-	f.tags(func(tag uint32, v *fields) {
-		if tag == 0 {
-			g.CompleteTo = v.tag64("complete_to")
+	for t := f.tags(); t.next(&f); {
+		if t.number == 0 {
+			g.CompleteTo = t.int64(&f, "complete_to")
 		}
-	})
+	}
 	if err := f.end(); err != nil {
 		return fmt.Errorf("individual gaps: %w", err)
 	}

@@ -38,7 +38,7 @@ func ParseKeyFilter(b []byte) (KeyFilter, error) {
 	left := NewBudget().KeysAndRanges
 	k.Ranges = f.slotRanges(&left)
 	k.Keys = f.filterKeys(&left)
-	f.tags(nil)
+	f.skipTags()
 	if err := f.end(); err != nil {
 		return KeyFilter{}, fmt.Errorf("key filter: %w", err)
 	}
@@ -104,7 +104,7 @@ func (s *ScannedTo) AppendTo(dst []byte) []byte {
 func ParseScannedTo(b []byte) (s ScannedTo, err error) {
 	f := fields{b: b}
 	s.Next = f.int64("next")
-	f.tags(nil)
+	f.skipTags()
 	if err := f.end(); err != nil {
 		return ScannedTo{}, fmt.Errorf("scanned to: %w", err)
 	}
@@ -120,7 +120,7 @@ func (FilterApplied) AppendTo(dst []byte) []byte { return append(dst, noTags) }
 // ParseFilterApplied reads the field.
 func ParseFilterApplied(b []byte) (FilterApplied, error) {
 	f := fields{b: b}
-	f.tags(nil)
+	f.skipTags()
 	if err := f.end(); err != nil {
 		return FilterApplied{}, fmt.Errorf("filter applied: %w", err)
 	}
