@@ -1,0 +1,92 @@
+package group
+
+import (
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Committed is what the group has committed of a partition. An offset of another topic
+// of that name does not count; a zero topic id takes any.
+func (s *State) Committed(group string, tp TopicPartition, topicID [16]byte) (Committed, bool) {
+	e := s.groups[group]
+	if e == nil {
+		return Committed{}, false
+	}
+	c, ok := e.offsets[tp]
+	if !ok || !c.Concerns(topicID) {
+		return Committed{}, false
+	}
+	return c, true
+}
+
+// PartitionOffset is an offset with its partition.
+type PartitionOffset struct {
+	TopicPartition
+	Committed
+}
+
+// AllCommitted lists all that the group has committed, in order of topic and partition.
+func (s *State) AllCommitted(group string) []PartitionOffset {
+	e := s.groups[group]
+	if e == nil {
+		return nil
+	}
+	list := make([]PartitionOffset, 0, len(e.offsets))
+	for tp, c := range e.offsets {
+		list = append(list, PartitionOffset{TopicPartition: tp, Committed: c})
+	}
+	slices.SortFunc(list, func(a, b PartitionOffset) int { return a.compare(b.TopicPartition) })
+	return list
+}
+
+// DeleteOffsets forgets offsets of topics that no member is subscribed to (OffsetDelete).
+// The errors are in the order of the partitions. Deleting what is not there succeeds.
+func (s *State) DeleteOffsets(group string, tps []TopicPartition, out *Output) ([]*kerr.Error, *kerr.Error) {
+	if group == "" {
+		return nil, kerr.InvalidGroupID
+	}
+	c, err := s.classicGroup(group)
+	if err != nil {
+		return nil, err
+	}
+	if c.state != Empty && c.protocolType != ConsumerProtocolType {
+		return nil, kerr.NonEmptyGroup
+	}
+	errs := make([]*kerr.Error, len(tps))
+	e := s.groups[group]
+	for i, tp := range tps {
+		if c.subscribes(tp.Topic) {
+			errs[i] = kerr.GroupSubscribedToTopic
+			continue
+		}
+		if _, ok := e.offsets[tp]; ok {
+			s.emit(offsetRecord(group, tp, nil), out)
+		}
+	}
+	return errs, nil
+}
+
+// CheckDelete tells whether the group may be deleted: it exists and has no members.
+func (s *State) CheckDelete(group string) *kerr.Error {
+	c, err := s.classicGroup(group)
+	if err != nil {
+		return err
+	}
+	if c.state != Empty {
+		return kerr.NonEmptyGroup
+	}
+	return nil
+}
+
+// DeleteGroup deletes a group for which CheckDelete holds, with its offsets.
+func (s *State) DeleteGroup(group string, out *Output) *kerr.Error {
+	if err := s.CheckDelete(group); err != nil {
+		return err
+	}
+	for _, o := range s.AllCommitted(group) {
+		s.emit(offsetRecord(group, o.TopicPartition, nil), out)
+	}
+	s.emit(groupRecord(group, nil), out)
+	return nil
+}

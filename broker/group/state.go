@@ -1,0 +1,180 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Kind is the protocol by which the members of a group coordinate. A group id belongs
+// to one kind.
+type Kind string
+
+// The kinds, spelled as ListGroups does.
+const (
+	Classic  Kind = "classic"
+	Consumer Kind = "consumer" // KIP-848
+	Share    Kind = "share"    // KIP-932
+)
+
+// State is the groups of one partition of __consumer_offsets. It is not safe for
+// concurrent use.
+type State struct {
+	config    Config
+	groups    map[string]*entry
+	deadlines deadlines
+	live      bool // loaded: sessions count
+}
+
+// entry is one group id.
+type entry struct {
+	id      string
+	classic *classic // the only kind so far
+	offsets map[TopicPartition]Committed
+}
+
+// NewState returns a State without groups. Apply what the log holds, then call Loaded.
+func NewState(config Config) *State {
+	return &State{config: config, groups: make(map[string]*entry)}
+}
+
+// Loaded ends the loading: the sessions of the members found begin at now.
+func (s *State) Loaded(now time.Time, out *Output) {
+	s.live = true
+	for _, id := range s.ids() {
+		c := s.groups[id].classic
+		for _, m := range c.members {
+			s.deadlines.set(&m.session, now.Add(m.sessionTimeout))
+		}
+		if len(c.members) > s.config.MaxSize {
+			s.rebalance(c, now, fmt.Sprintf("%d members are more than the %d allowed", len(c.members), s.config.MaxSize), out)
+		}
+	}
+}
+
+// NextDeadline is a moment by which Tick should be called, if there is any.
+func (s *State) NextDeadline() (time.Time, bool) { return s.deadlines.next() }
+
+// Tick ends what is due: sessions, and the phases of rebalances.
+func (s *State) Tick(now time.Time, out *Output) {
+	for {
+		d := s.deadlines.due(now)
+		if d == nil {
+			return
+		}
+		switch c := d.group; d.kind {
+		case sessionEnds:
+			s.endSession(c, c.byID[d.member], now, out)
+		case pendingEnds:
+			s.endPending(c, d.member, now, out)
+		case joinEnds:
+			s.endJoinPhase(c, now, out)
+		case syncEnds:
+			s.endSyncPhase(c, now, out)
+		}
+	}
+}
+
+// Apply carries out a record, live or in recovery. A record that is not this package's
+// changes nothing.
+func (s *State) Apply(r *Record) {
+	switch {
+	case r.offset != nil:
+		s.applyOffset(r.offset)
+	case r.group != nil:
+		s.applyGroup(r.group)
+	}
+}
+
+func (s *State) emit(r Record, out *Output) {
+	out.Records = append(out.Records, r)
+	s.Apply(&r)
+}
+
+func (s *State) applyOffset(change *offsetChange) {
+	e := s.groups[change.group]
+	if change.value == nil {
+		if e != nil {
+			delete(e.offsets, change.tp)
+		}
+		return
+	}
+	if e == nil {
+		e = s.add(change.group)
+	}
+	if e.offsets == nil {
+		e.offsets = make(map[TopicPartition]Committed)
+	}
+	e.offsets[change.tp] = *change.value
+}
+
+func (s *State) applyGroup(change *groupChange) {
+	e := s.groups[change.group]
+	if change.value == nil {
+		if e != nil {
+			s.forget(e)
+		}
+		return
+	}
+	if e == nil {
+		e = s.add(change.group)
+	}
+	s.install(e.classic, change.value)
+}
+
+// add makes a classic group without members, which is all that a group of mere offsets
+// needs.
+func (s *State) add(id string) *entry {
+	e := &entry{id: id}
+	e.classic = newClassic(id)
+	s.groups[id] = e
+	return e
+}
+
+// forget removes a group. Offsets that are still there keep its id.
+func (s *State) forget(e *entry) {
+	c := e.classic
+	for _, m := range c.members {
+		s.deadlines.clear(&m.session)
+	}
+	for _, p := range c.pending {
+		s.deadlines.clear(p)
+	}
+	s.deadlines.clear(&c.joinPhase)
+	s.deadlines.clear(&c.syncPhase)
+	if len(e.offsets) == 0 {
+		delete(s.groups, e.id)
+		return
+	}
+	e.classic = newClassic(e.id)
+}
+
+// classicGroup finds a group that members may talk to.
+func (s *State) classicGroup(id string) (*classic, *kerr.Error) {
+	e := s.groups[id]
+	if e == nil {
+		return nil, kerr.GroupIDNotFound
+	}
+	return e.classic, nil
+}
+
+// ids lists the groups in order, so that nothing depends on that of a map.
+func (s *State) ids() []string {
+	ids := make([]string, 0, len(s.groups))
+	for id := range s.groups {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Empty tells whether the group has no members; a group that does not exist has none.
+func (s *State) Empty(group string) bool {
+	e := s.groups[group]
+	return e == nil || len(e.classic.members) == 0
+}
+
+// Len is the number of groups.
+func (s *State) Len() int { return len(s.groups) }
