@@ -1,0 +1,94 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// api describes how one API of Kafka's protocol is served. The table of them feeds
+// dispatch and ApiVersions alike.
+type api struct {
+	key      int16
+	min, max int16 // the versions served
+	// weight is how many bytes of memory a byte of the request may take when decoded.
+	weight int
+	// quick says that an answer never waits for other clients, so that it may be given
+	// by the goroutine that reads.
+	quick bool
+	// run serves a request of one stage. It may wait on the call's context. Without an
+	// answer it returns nil.
+	run func(*Broker, *call, kmsg.Request) kmsg.Response
+	// begin is set instead of run for a request of two stages: it does what has to be
+	// done in the order of the connection, and returns what waits for the answer. When
+	// there is nothing to wait for it returns nil and leaves the answer, if there is one,
+	// in the call.
+	begin func(*Broker, *call, kmsg.Request) func(context.Context) kmsg.Response
+}
+
+const (
+	// plainWeight is the weight of a request that consists of structures: kmsg takes up
+	// to 16 bytes for one of the wire.
+	plainWeight = 16
+	// maxPlainRequestBytes is the largest request other than Produce. A commit of a
+	// million runs takes up to 20 MB.
+	maxPlainRequestBytes = 32 << 20
+)
+
+// apiTable finds APIs by their key.
+type apiTable []*api
+
+func (t apiTable) find(key int16) *api {
+	if key < 0 || int(key) >= len(t) {
+		return nil
+	}
+	return t[key]
+}
+
+// newAPITable lists what the broker serves, at the version ranges of Apache Kafka 4.4.
+func newAPITable() apiTable {
+	var table apiTable
+	for _, a := range []*api{
+		twoStage(0, 13, (*Broker).produce),
+		one(4, 18, (*Broker).fetch),
+		quick(1, 11, (*Broker).listOffsets),
+		one(0, 13, (*Broker).metadata),
+		quick(0, 5, (*Broker).apiVersions),
+		one(0, 5, (*Broker).initProducerID),
+		quick(2, 4, (*Broker).offsetForLeaderEpoch),
+	} {
+		for int(a.key) >= len(table) {
+			table = append(table, nil)
+		}
+		table[a.key] = a
+	}
+	return table
+}
+
+// one serves an API in the connection's turn.
+func one[R kmsg.Request](min, max int16, handle func(*Broker, *call, R) kmsg.Response) *api {
+	var zero R
+	return &api{
+		key: zero.Key(), min: min, max: max, weight: plainWeight,
+		run: func(b *Broker, c *call, req kmsg.Request) kmsg.Response { return handle(b, c, req.(R)) },
+	}
+}
+
+// quick is one for an API that never waits for other clients.
+func quick[R kmsg.Request](min, max int16, handle func(*Broker, *call, R) kmsg.Response) *api {
+	a := one(min, max, handle)
+	a.quick = true
+	return a
+}
+
+// twoStage serves an API that begins in the order of the connection while earlier
+// requests still wait.
+func twoStage[R kmsg.Request](min, max int16, begin func(*Broker, *call, R) func(context.Context) kmsg.Response) *api {
+	var zero R
+	return &api{
+		key: zero.Key(), min: min, max: max, weight: 1,
+		begin: func(b *Broker, c *call, req kmsg.Request) func(context.Context) kmsg.Response {
+			return begin(b, c, req.(R))
+		},
+	}
+}

@@ -1,0 +1,77 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// upkeep does what time alone makes necessary: rolling segments by age, retention,
+// compaction, checkpoints of the views. It runs in one goroutine, since none of it is
+// urgent and all of it competes for the disk.
+func (b *Broker) upkeep(ctx context.Context) {
+	retention := time.NewTicker(b.upkeepEvery.retention)
+	defer retention.Stop()
+	cleaning := time.NewTicker(b.upkeepEvery.cleaning)
+	defer cleaning.Stop()
+	checkpoint := time.NewTicker(b.upkeepEvery.checkpoint)
+	defer checkpoint.Stop()
+	for {
+		select {
+		case <-retention.C:
+			b.retain(ctx, time.Now())
+		case <-cleaning.C:
+			b.clean(ctx, time.Now())
+		case <-checkpoint.C:
+			b.checkpoint(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// upkeepIntervals are how often each kind of upkeep runs.
+type upkeepIntervals struct {
+	retention  time.Duration // log.retention.check.interval.ms
+	cleaning   time.Duration // log.cleaner.backoff.ms
+	checkpoint time.Duration
+}
+
+// checkpointEvery is how often the views are written, which bounds what a start replays.
+const checkpointEvery = time.Minute
+
+// retain rolls segments that are old enough and deletes those past their retention.
+func (b *Broker) retain(ctx context.Context, now time.Time) {
+	for log := range b.topics.logs() {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := log.Roll(now); err != nil {
+			b.log.Error("cannot roll a segment", zap.Error(err))
+			continue
+		}
+		if err := log.ApplyRetention(now); err != nil {
+			b.log.Error("cannot apply retention", zap.Error(err))
+		}
+	}
+}
+
+// clean compacts the logs that are dirty enough.
+func (b *Broker) clean(ctx context.Context, now time.Time) {
+	for log := range b.topics.logs() {
+		if ctx.Err() != nil {
+			return
+		}
+		if _, err := log.Clean(now); err != nil {
+			b.log.Error("cannot compact a log", zap.Error(err))
+		}
+	}
+}
+
+// checkpoint writes the views.
+func (b *Broker) checkpoint(ctx context.Context) {
+	if err := b.controller.checkpoint(ctx); err != nil && ctx.Err() == nil {
+		b.log.Error("cannot write the view of the metadata", zap.Error(err))
+	}
+}
