@@ -228,11 +228,11 @@ func (l *Log) noteLocked(s *segment, e *entry) {
 }
 
 func (st *segmentStats) note(h *protocol.BatchHeader) {
-	if st.lastEpoch < 0 {
-		st.firstTimestamp = h.MaxTimestamp
-	}
-	if h.MaxTimestamp > st.maxTimestamp || st.lastEpoch < 0 {
-		st.maxTimestamp, st.maxAt = h.MaxTimestamp, h.BaseOffset
+	if h.NumRecords > 0 { // a cleaned batch without records has no time
+		if st.lastEpoch < 0 {
+			st.firstTimestamp = h.MaxTimestamp
+		}
+		st.maxTimestamp = max(st.maxTimestamp, h.MaxTimestamp)
 	}
 	st.lastEpoch = h.LeaderEpoch
 }

@@ -6,8 +6,6 @@ import (
 	"io"
 	"sync"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/lacunamq/lacuna/protocol"
 )
 
@@ -22,11 +20,11 @@ var readBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// batchReader walks the batches of a segment file in order.
+// batchReader walks the batches of a segment in order. It holds no lock between calls.
 type batchReader struct {
-	file vfs.File
-	pos  int64 // of the next batch
-	end  int64 // bytes from here on are not looked at
+	seg *segment
+	pos int64 // of the next batch
+	end int64 // bytes from here on are not looked at
 
 	buf  []byte
 	from int64 // buf[0] is at this position
@@ -34,9 +32,9 @@ type batchReader struct {
 	pool *[]byte
 }
 
-func newBatchReader(f vfs.File, pos, end int64) *batchReader {
+func newBatchReader(s *segment, pos, end int64) *batchReader {
 	pool := readBuffers.Get().(*[]byte)
-	return &batchReader{file: f, pos: pos, end: end, buf: *pool, from: pos, pool: pool}
+	return &batchReader{seg: s, pos: pos, end: end, buf: *pool, from: pos, pool: pool}
 }
 
 // close gives the reader's memory back.
@@ -88,7 +86,7 @@ func (r *batchReader) verify(h *protocol.BatchHeader) error {
 	for pos < end {
 		p := r.buf[:min(int64(len(r.buf)), end-pos)]
 		r.n = 0
-		if err := readFull(r.file, p, pos); err != nil {
+		if err := r.seg.readExact(p, pos); err != nil {
 			return err
 		}
 		sum = crc32.Update(sum, castagnoli, p)
@@ -113,7 +111,7 @@ func (r *batchReader) window(n int) ([]byte, error) {
 	}
 	p := r.buf[:min(int64(len(r.buf)), r.end-r.pos)]
 	r.from, r.n = r.pos, 0
-	if err := readFull(r.file, p, r.pos); err != nil {
+	if err := r.seg.readExact(p, r.pos); err != nil {
 		return nil, err
 	}
 	r.n = len(p)

@@ -11,7 +11,7 @@ func (r *loader) holesBelow() int64 {
 	if n := len(r.segments); r.epochsLost && n > 0 {
 		return r.segments[n-1].base // what is sealed may have been cleaned
 	}
-	return r.state.cleaned
+	return r.state.holes
 }
 
 // findEpochs makes the leader-epoch history anew from the batches if the state file is

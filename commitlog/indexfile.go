@@ -2,21 +2,23 @@ package commitlog
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"math"
 )
 
 // The index file of a segment, big endian (docs/storage.md):
 //
-//	header, 112 bytes
+//	header, 80 bytes
 //	entries:   count times (offset u32, pos u32, before i64), crc32c u32
 //	aborted:   count times (producer i64, first i64, last i64, stable i64), crc32c u32
 //	producers: bytes of a producer snapshot, crc32c u32
 const (
 	indexMagic      = 0x4c434958 // "LCIX"
 	indexVersion    = 1
-	indexHeaderLen  = 112
+	indexHeaderLen  = 80
 	indexEntryLen   = 16
 	abortedTxnLen   = 32
 	sectionTrailer  = 4
@@ -99,7 +101,6 @@ func (h *indexHeader) appendTo(dst []byte) []byte {
 	dst = be.AppendUint64(dst, uint64(h.next))
 	dst = be.AppendUint64(dst, uint64(h.stats.firstTimestamp))
 	dst = be.AppendUint64(dst, uint64(h.stats.maxTimestamp))
-	dst = be.AppendUint64(dst, uint64(h.stats.maxAt))
 	dst = be.AppendUint32(dst, uint32(h.stats.lastEpoch))
 	dst = be.AppendUint32(dst, uint32(h.entries))
 	dst = be.AppendUint32(dst, uint32(h.aborted))
@@ -133,13 +134,12 @@ func parseIndexHeader(b []byte, base, fileLen int64) (indexHeader, error) {
 		stats: segmentStats{
 			firstTimestamp: int64(be.Uint64(b[32:])),
 			maxTimestamp:   int64(be.Uint64(b[40:])),
-			maxAt:          int64(be.Uint64(b[48:])),
-			lastEpoch:      int32(be.Uint32(b[56:])),
+			lastEpoch:      int32(be.Uint32(b[48:])),
 			compacted:      flags&flagCompacted != 0,
 		},
-		entries:   int(be.Uint32(b[60:])),
-		aborted:   int(be.Uint32(b[64:])),
-		producers: int(be.Uint32(b[68:])),
+		entries:   int(be.Uint32(b[52:])),
+		aborted:   int(be.Uint32(b[56:])),
+		producers: int(be.Uint32(b[60:])),
 	}
 	if h.base != base || h.next < base || h.dataBytes < 0 || h.dataBytes > math.MaxUint32 || h.fileLen() != fileLen {
 		return indexHeader{}, fmt.Errorf("%w: index header of segment %d in the index of %d, %d bytes", errCorruptFile, h.base, base, fileLen)
@@ -147,31 +147,34 @@ func parseIndexHeader(b []byte, base, fileLen int64) (indexHeader, error) {
 	return h, nil
 }
 
-// parseIndexSections reads entries and aborted transactions from the file, header
-// included, and leaves the producers' bytes.
-func parseIndexSections(h *indexHeader, file []byte) (*segmentIndex, []byte, error) {
-	if int64(len(file)) != h.fileLen() {
-		return nil, nil, fmt.Errorf("%w: an index of %d bytes, its header says %d", errCorruptFile, len(file), h.fileLen())
+// indexFile is a whole index file, read.
+type indexFile struct {
+	header    indexHeader
+	index     *segmentIndex
+	producers []byte // nil: none, or bad; they are found from the batches then
+}
+
+// parseIndexFile reads a whole index file of the segment at base.
+func parseIndexFile(file []byte, base int64) (indexFile, error) {
+	h, err := parseIndexHeader(file, base, int64(len(file)))
+	if err != nil {
+		return indexFile{}, err
 	}
 	rest := file[indexHeaderLen:]
 	entryBytes, rest, ok := section(rest, h.entries*indexEntryLen)
 	abortedBytes, rest, ok2 := section(rest, h.aborted*abortedTxnLen)
 	if !ok || !ok2 {
-		return nil, nil, fmt.Errorf("%w: checksum of an index", errCorruptFile)
+		return indexFile{}, fmt.Errorf("%w: checksum of an index", errCorruptFile)
 	}
-	x := &segmentIndex{}
-	if err := x.parseEntries(entryBytes, h); err != nil {
-		return nil, nil, err
+	x := indexFile{header: h, index: &segmentIndex{}}
+	if err := x.index.parseEntries(entryBytes, &h); err != nil {
+		return indexFile{}, err
 	}
-	x.parseAborted(abortedBytes)
-	if !h.hasProducers {
-		return x, nil, nil
+	x.index.parseAborted(abortedBytes)
+	if producers, _, ok := section(rest, h.producers); ok && h.hasProducers {
+		x.producers = producers
 	}
-	producers, _, ok := section(rest, h.producers)
-	if !ok {
-		return x, nil, nil // found again from the batches
-	}
-	return x, producers, nil
+	return x, nil
 }
 
 // section splits a section of n bytes off b and checks its sum.
@@ -210,4 +213,45 @@ func (x *segmentIndex) parseAborted(b []byte) {
 			stable:     int64(be.Uint64(b[24:])),
 		})
 	}
+}
+
+// readIndexHeader reads only what an index file says in sum.
+func (d *disk) readIndexHeader(base int64) (indexHeader, error) {
+	name := segmentName(base, indexExt)
+	f, err := d.fs.Open(d.path(name))
+	if err != nil {
+		return indexHeader{}, fmt.Errorf("open %s: %w", d.path(name), err)
+	}
+	defer f.Close()
+	size, err := fileSize(f)
+	if err != nil {
+		return indexHeader{}, err
+	}
+	b := make([]byte, min(size, indexHeaderLen))
+	if err := readFull(f, b, 0); err != nil {
+		return indexHeader{}, fmt.Errorf("read %s: %w", d.path(name), err)
+	}
+	h, err := parseIndexHeader(b, base, size)
+	if err != nil {
+		return h, fmt.Errorf("%s: %w", d.path(name), err)
+	}
+	return h, nil
+}
+
+// readIndex reads an index file, under its own name or that of a swap. A missing one is
+// errCorruptFile too: it is made anew in the same way.
+func (d *disk) readIndex(base int64, ext string) (indexFile, error) {
+	name := segmentName(base, ext)
+	data, err := d.read(name, indexFileMaxLen)
+	if errors.Is(err, fs.ErrNotExist) {
+		return indexFile{}, fmt.Errorf("%w: %s is missing", errCorruptFile, d.path(name))
+	}
+	if err != nil {
+		return indexFile{}, err
+	}
+	x, err := parseIndexFile(data, base)
+	if err != nil {
+		return indexFile{}, fmt.Errorf("%s: %w", d.path(name), err)
+	}
+	return x, nil
 }

@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"go.uber.org/zap"
@@ -17,7 +18,11 @@ func (l *Log) indexOf(s *segment) (*segmentIndex, error) {
 	if x := s.index.Load(); x != nil {
 		return x, nil
 	}
-	x, _, err := l.disk.readIndex(s.base)
+	file, err := l.disk.readIndex(s.base, indexExt)
+	if err == nil && (file.header.dataBytes != s.size.Load() || file.header.next != s.next.Load()) {
+		err = fmt.Errorf("%w: the index of %s is of another file", errCorruptFile, s.name(logExt))
+	}
+	x := file.index
 	if errors.Is(err, errCorruptFile) {
 		l.logger.Warn("rebuild an index", zap.String("partition", l.opts.Name), zap.Error(err))
 		x, err = l.rebuildIndex(s)
@@ -42,19 +47,13 @@ func (l *Log) rebuildIndex(s *segment) (*segmentIndex, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.share()
-	if err != nil {
-		return nil, err
-	}
 	t := newSegment(&l.disk, s.base)
 	c := scanner{
-		file: f, seg: t, index: &segmentIndex{}, producers: ps,
+		src: s, seg: t, index: &segmentIndex{}, producers: ps,
 		size: s.size.Load(), limit: s.next.Load(), cleaned: s.next.Load(),
 		interval: l.Config().IndexIntervalBytes, nowMs: l.nowMs(),
 	}
-	err = c.run()
-	s.handle.RUnlock()
-	if err != nil {
+	if err := c.run(); err != nil {
 		return nil, err
 	}
 	if c.damage != nil {

@@ -15,12 +15,8 @@ func (r *loader) scan(i int, size int64) error {
 	if err != nil {
 		return err
 	}
-	f, err := s.file()
-	if err != nil {
-		return err
-	}
 	c := scanner{
-		file: f, seg: s, index: x, producers: ps,
+		src: s, seg: s, index: x, producers: ps,
 		size: size, limit: r.limit(i), cleaned: r.holesBelow(),
 		epochs: r.state.epochs, interval: l.mu.config.IndexIntervalBytes, nowMs: r.nowMs,
 	}
@@ -41,13 +37,13 @@ func (r *loader) scan(i int, size int64) error {
 func (r *loader) vouched(i int) (*segmentIndex, *producers, error) {
 	l, s := r.log, r.segments[i]
 	if _, ok := r.headers[s.base]; ok {
-		x, snapshot, err := l.disk.readIndex(s.base)
+		x, err := l.disk.readIndex(s.base, indexExt)
 		if err != nil && !errors.Is(err, errCorruptFile) {
 			return nil, nil, err
 		}
 		if err == nil {
-			ps, err := r.producersAfter(i, snapshot)
-			return x, ps, err
+			ps, err := r.producersAfter(i, x.producers)
+			return x.index, ps, err
 		}
 		r.forget(s)
 	}

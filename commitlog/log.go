@@ -24,7 +24,11 @@ type Log struct {
 	recovery Recovery
 	shut     atomic.Bool // closed or removed: segments do not come back
 
-	// Locks are taken in this order: upkeep, mu, syncing.
+	// Locks are taken in this order: cleaning, upkeep, mu, syncing.
+
+	// cleaning is held during a compaction pass, whose swaps take upkeep too.
+	cleaning sync.Mutex
+	stopping atomic.Bool // a pass is to end early
 
 	// upkeep is held by what changes segments other than the active one, and by Close.
 	upkeep sync.Mutex
@@ -178,8 +182,8 @@ func (l *Log) setSegments(list []*segment) { l.segments.Store(&list) }
 // nothing to recover. If it returns an error, the stop was not clean, and the next Open
 // must have Options.Unclean.
 func (l *Log) Close() error {
-	l.upkeep.Lock()
-	defer l.upkeep.Unlock()
+	unlock := l.stopUpkeep()
+	defer unlock()
 	flushErr := l.stopAppends()
 	l.watchers.notify()
 	if flushErr != nil {
@@ -194,6 +198,18 @@ func (l *Log) Close() error {
 		return fmt.Errorf("close %s: %w", l.opts.Name, err)
 	}
 	return nil
+}
+
+// stopUpkeep ends a compaction that is running and keeps any other work on the
+// segments away until unlock.
+func (l *Log) stopUpkeep() (unlock func()) {
+	l.stopping.Store(true)
+	l.cleaning.Lock()
+	l.upkeep.Lock()
+	return func() {
+		l.upkeep.Unlock()
+		l.cleaning.Unlock()
+	}
 }
 
 // stopAppends refuses appends from now on and waits until all before are durable.
@@ -225,8 +241,8 @@ func (l *Log) closeFiles() error {
 
 // Remove closes the log and deletes its directory, durably.
 func (l *Log) Remove() error {
-	l.upkeep.Lock()
-	defer l.upkeep.Unlock()
+	unlock := l.stopUpkeep()
+	defer unlock()
 	_ = l.stopAppends() // what was not durable needs not be
 	l.watchers.notify()
 	_ = l.closeFiles()

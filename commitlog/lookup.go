@@ -195,13 +195,7 @@ func firstRecordAt(h *protocol.BatchHeader, batch []byte, ms, start int64) (Time
 // walk calls fn for the header of each batch of a segment from pos on, until fn returns
 // false.
 func (l *Log) walk(s *segment, pos int64, fn func(r *batchReader, h *protocol.BatchHeader) (bool, error)) error {
-	s.used.Store(true)
-	f, err := s.share()
-	if err != nil {
-		return err
-	}
-	defer s.handle.RUnlock()
-	r := newBatchReader(f, pos, s.size.Load())
+	r := newBatchReader(s, pos, s.size.Load())
 	defer r.close()
 	for {
 		h, err := r.header()

@@ -3,7 +3,6 @@ package commitlog
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"slices"
 	"strings"
@@ -169,28 +168,6 @@ func (r *loader) readHeaders() error {
 	return nil
 }
 
-func (d *disk) readIndexHeader(base int64) (indexHeader, error) {
-	name := segmentName(base, indexExt)
-	f, err := d.fs.Open(d.path(name))
-	if err != nil {
-		return indexHeader{}, fmt.Errorf("open %s: %w", d.path(name), err)
-	}
-	defer f.Close()
-	size, err := fileSize(f)
-	if err != nil {
-		return indexHeader{}, err
-	}
-	b := make([]byte, min(size, indexHeaderLen))
-	if err := readFull(f, b, 0); err != nil {
-		return indexHeader{}, fmt.Errorf("read %s: %w", d.path(name), err)
-	}
-	h, err := parseIndexHeader(b, base, size)
-	if err != nil {
-		return h, fmt.Errorf("%s: %w", d.path(name), err)
-	}
-	return h, nil
-}
-
 // limit is the offset that ends segment i.
 func (r *loader) limit(i int) int64 {
 	if i+1 < len(r.segments) {
@@ -247,7 +224,7 @@ func (r *loader) sizeOf(s *segment) (int64, error) {
 
 // reopen loads the index of the segment that was active at a clean stop.
 func (r *loader) reopen(s *segment) error {
-	x, _, err := r.log.disk.readIndex(s.base)
+	x, err := r.log.disk.readIndex(s.base, indexExt)
 	if errors.Is(err, errCorruptFile) {
 		delete(r.headers, s.base)
 		r.forget(s)
@@ -256,7 +233,7 @@ func (r *loader) reopen(s *segment) error {
 	if err != nil {
 		return err
 	}
-	s.index.Store(x)
+	s.index.Store(x.index)
 	return nil
 }
 
@@ -265,27 +242,6 @@ func (r *loader) forget(s *segment) {
 	s.next.Store(s.base)
 	s.stats = emptyStats()
 	r.open, r.synced = false, false
-}
-
-// readIndex loads a whole index file.
-func (d *disk) readIndex(base int64) (*segmentIndex, []byte, error) {
-	name := segmentName(base, indexExt)
-	data, err := d.read(name, indexFileMaxLen)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%w: %s is missing", errCorruptFile, d.path(name))
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	h, err := parseIndexHeader(data, base, int64(len(data)))
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", d.path(name), err)
-	}
-	x, producers, err := parseIndexSections(&h, data)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", d.path(name), err)
-	}
-	return x, producers, nil
 }
 
 func (r *loader) drop(s *segment, offset, bytes int64, reason string) {

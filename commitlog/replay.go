@@ -11,14 +11,14 @@ import (
 func (l *Log) producersBefore(list []*segment, i int) (*producers, error) {
 	ps, from := newProducers(), 0
 	for j := i - 1; j >= 0; j-- {
-		_, snapshot, err := l.disk.readIndex(list[j].base)
+		x, err := l.disk.readIndex(list[j].base, indexExt)
 		if err != nil && !errors.Is(err, errCorruptFile) {
 			return nil, err
 		}
-		if err != nil || snapshot == nil {
+		if err != nil || x.producers == nil || x.header.next != list[j].next.Load() {
 			continue
 		}
-		if found, err := parseProducers(snapshot); err == nil {
+		if found, err := parseProducers(x.producers); err == nil {
 			ps, from = found, j+1
 			break
 		}
@@ -34,12 +34,7 @@ func (l *Log) producersBefore(list []*segment, i int) (*producers, error) {
 // replay advances the producers over the first size bytes of the segment, as far as
 // they can be read.
 func (l *Log) replay(ps *producers, s *segment, size int64) error {
-	f, err := s.share()
-	if err != nil {
-		return err
-	}
-	defer s.handle.RUnlock()
-	r := newBatchReader(f, 0, size)
+	r := newBatchReader(s, 0, size)
 	defer r.close()
 	nowMs := l.nowMs()
 	for {
@@ -68,12 +63,7 @@ func (l *Log) replay(ps *producers, s *segment, size int64) error {
 
 // epochsOf adds the leader epochs that the segment's batches carry to the history.
 func (l *Log) epochsOf(history epochHistory, s *segment, size int64) (epochHistory, error) {
-	f, err := s.share()
-	if err != nil {
-		return nil, err
-	}
-	defer s.handle.RUnlock()
-	r := newBatchReader(f, 0, size)
+	r := newBatchReader(s, 0, size)
 	defer r.close()
 	for {
 		h, err := r.header()

@@ -64,6 +64,9 @@ func (l *Log) deleteBelowStart() error {
 	if len(gone) == 0 {
 		return nil
 	}
+	if err := l.handDownProducers(gone[len(gone)-1]); err != nil {
+		return err
+	}
 	for _, s := range gone {
 		if err := s.leave(); err != nil {
 			l.logger.Warn("close a deleted segment", zap.String("partition", l.opts.Name), zap.Error(err))
@@ -74,6 +77,31 @@ func (l *Log) deleteBelowStart() error {
 	}
 	l.logger.Info("deleted segments", zap.String("partition", l.opts.Name), zap.Int("segments", len(gone)),
 		zap.Int64("start", l.start.Load()))
+	return l.disk.syncDir()
+}
+
+// handDownProducers saves the state of the producers after a segment that goes, if the
+// next one is active and has no index file yet: else a crash would forget them.
+func (l *Log) handDownProducers(gone *segment) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.syncing.Lock() // the flusher writes that file too
+	defer l.syncing.Unlock()
+	next := l.mu.active
+	if next == nil || l.mu.flush.checkpointed > 0 || next != (*l.segments.Load())[0] {
+		return nil
+	}
+	x, err := l.disk.readIndex(gone.base, indexExt)
+	if err != nil || x.producers == nil {
+		return nil // lost before
+	}
+	image := indexImage{
+		header:    indexHeader{base: next.base, next: next.base, stats: emptyStats()},
+		producers: x.producers,
+	}
+	if err := l.writeIndex(next, &image); err != nil {
+		return err
+	}
 	return l.disk.syncDir()
 }
 

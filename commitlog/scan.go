@@ -5,16 +5,14 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/lacunamq/lacuna/protocol"
 )
 
 // scanner reads the part of a segment that no index file vouches for, and finds where
 // its good data ends.
 type scanner struct {
-	file      vfs.File
-	seg       *segment      // its size, next and stats are advanced
+	src       *segment      // whose file is read
+	seg       *segment      // its size, next and stats are advanced; mostly src
 	index     *segmentIndex // of the part before, extended
 	producers *producers    // their state at seg.next, advanced
 
@@ -32,7 +30,7 @@ type scanner struct {
 // run walks the batches from seg.size on and makes the good ones part of the segment.
 // An error is of the disk; what is wrong with the bytes is in damage.
 func (c *scanner) run() error {
-	r := newBatchReader(c.file, c.seg.size.Load(), c.size)
+	r := newBatchReader(c.src, c.seg.size.Load(), c.size)
 	defer r.close()
 	defer func(from int64) { c.checked = r.pos - from }(r.pos)
 	for {

@@ -67,13 +67,12 @@ type segment struct {
 type segmentStats struct {
 	firstTimestamp int64 // max timestamp of the first batch, which segment.ms counts from; -1 when empty
 	maxTimestamp   int64 // -1 when empty
-	maxAt          int64 // base offset of the first batch with maxTimestamp
 	lastEpoch      int32 // leader epoch of the last batch, -1 when empty
 	compacted      bool  // offsets may be missing
 }
 
 func emptyStats() segmentStats {
-	return segmentStats{firstTimestamp: -1, maxTimestamp: -1, maxAt: -1, lastEpoch: -1}
+	return segmentStats{firstTimestamp: -1, maxTimestamp: -1, lastEpoch: -1}
 }
 
 func newSegment(d *disk, base int64) *segment {
@@ -94,18 +93,26 @@ func (s *segment) readAt(p []byte, pos int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	if err := s.readExact(p, pos); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// readExact fills p from pos on, past the good data too.
+func (s *segment) readExact(p []byte, pos int64) error {
 	if !s.used.Load() {
 		s.used.Store(true)
 	}
 	f, err := s.share()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer s.handle.RUnlock()
 	if err := readFull(f, p, pos); err != nil {
-		return 0, fmt.Errorf("read %s at %d: %w", s.disk.path(s.name(logExt)), pos, err)
+		return fmt.Errorf("read %s at %d: %w", s.disk.path(s.name(logExt)), pos, err)
 	}
-	return len(p), nil
+	return nil
 }
 
 // share returns the open file with the handle locked for reading; the caller unlocks.
@@ -122,7 +129,14 @@ func (s *segment) share() (vfs.File, error) {
 	}
 }
 
+// open makes sure that the file is open, or says why it cannot be.
 func (s *segment) open() error {
+	s.handle.RLock()
+	open := s.handle.file != nil
+	s.handle.RUnlock()
+	if open {
+		return nil // without waiting for reads to end
+	}
 	s.handle.Lock()
 	defer s.handle.Unlock()
 	if s.handle.gone {

@@ -20,13 +20,15 @@ const (
 //	lacuna partition log, version 1
 //	start 1200
 //	cleaned 900
+//	holes 1000
 //	suspect 1000 65536
 //	epoch 0 0
 //	epoch 1 1100
 //	crc32c 89abcdef
 type logState struct {
 	start   int64 // the log start offset: what is below was deleted
-	cleaned int64 // compaction has been through what is below; offsets may be missing there
+	cleaned int64 // compaction has been through what is below
+	holes   int64 // ... or was at it: offsets may be missing below
 
 	// suspect names the segment whose fsync failed and the bytes of it that were durable
 	// before; the rest is not believed, whatever it looks like. -1: none.
@@ -43,7 +45,7 @@ func newLogState() logState {
 func (s *logState) appendTo(dst []byte) []byte {
 	start := len(dst)
 	dst = append(dst, stateHead...)
-	dst = fmt.Appendf(dst, "start %d\ncleaned %d\n", s.start, s.cleaned)
+	dst = fmt.Appendf(dst, "start %d\ncleaned %d\nholes %d\n", s.start, s.cleaned, s.holes)
 	if s.suspectBase >= 0 {
 		dst = fmt.Appendf(dst, "suspect %d %d\n", s.suspectBase, s.suspectBytes)
 	}
@@ -71,7 +73,7 @@ func parseLogState(b []byte) (logState, error) {
 			return bad(err.Error())
 		}
 	}
-	if len(s.epochs) == 0 || s.start < 0 || s.cleaned < 0 || s.suspectBytes < 0 {
+	if len(s.epochs) == 0 || s.start < 0 || s.cleaned < 0 || s.holes < 0 || s.suspectBytes < 0 {
 		return bad("numbers out of range")
 	}
 	return s, nil
@@ -85,6 +87,8 @@ func (s *logState) parseLine(line string) error {
 		_, err = fmt.Sscanf(rest, "%d", &s.start)
 	case "cleaned":
 		_, err = fmt.Sscanf(rest, "%d", &s.cleaned)
+	case "holes":
+		_, err = fmt.Sscanf(rest, "%d", &s.holes)
 	case "suspect":
 		_, err = fmt.Sscanf(rest, "%d %d", &s.suspectBase, &s.suspectBytes)
 	case "epoch":

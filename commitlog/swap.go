@@ -30,12 +30,12 @@ func (r *loader) finishSwap(names []string) ([]string, error) {
 			continue
 		}
 		found = true
-		h, err := d.readSwap(name, base)
+		x, err := d.readIndex(base, swapExt)
 		if errors.Is(err, errCorruptFile) {
 			r.log.logger.Error("forget a compaction", zap.String("partition", r.log.opts.Name), zap.Error(err))
 			err = d.remove(name)
 		} else if err == nil {
-			err = d.completeSwap(base, h.next, names)
+			err = d.completeSwap(base, x.header.next, names)
 		}
 		if err != nil {
 			return nil, err
@@ -49,21 +49,6 @@ func (r *loader) finishSwap(names []string) ([]string, error) {
 		return nil, fmt.Errorf("list %s: %w", d.dir, err)
 	}
 	return names, nil
-}
-
-func (d *disk) readSwap(name string, base int64) (indexHeader, error) {
-	data, err := d.read(name, indexFileMaxLen)
-	if err != nil {
-		return indexHeader{}, err
-	}
-	h, err := parseIndexHeader(data, base, int64(len(data)))
-	if err == nil {
-		_, _, err = parseIndexSections(&h, data)
-	}
-	if err != nil {
-		return h, fmt.Errorf("%s: %w", d.path(name), err)
-	}
-	return h, nil
 }
 
 // completeSwap puts the new files of the segment at base in place of all of [base,
