@@ -1,0 +1,93 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lacunamq/lacuna/protocol"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// errAnswer marks an answer that came and makes no sense.
+var errAnswer = errors.New("bad answer to a fetch")
+
+// decoded is one partition's part of an answer to a fetch.
+type decoded struct {
+	records []*kgo.Record
+	aborted []Run // records of the Reader's slots, of transactions that were aborted
+	next    int64 // where to fetch next
+	epoch   int32 // leader epoch of the last record, -1 if there is none
+}
+
+// decode reads the records of an answer and drops those that the Reader did not ask for: a
+// broker passes a batch whole that it cannot look into.
+func (r *Reader) decode(w *wanted, p *kmsg.FetchResponseTopicPartition) (decoded, error) {
+	d := decoded{epoch: -1}
+	got, next := kgo.ProcessFetchPartition(r.processing(w, r.cfg.isolation()), p, decompressor, nil)
+	if got.Err != nil {
+		return d, fmt.Errorf("%w: %w", errAnswer, got.Err)
+	}
+	if n := len(got.Records); n > 0 {
+		d.epoch = got.Records[n-1].LeaderEpoch
+	}
+	if r.filter != nil {
+		echo, ok := extension(&p.UnknownTags)
+		if !ok {
+			return d, fmt.Errorf("%w: %w", errAnswer, ErrNoEcho)
+		}
+		scanned, err := protocol.ParseScannedTo(echo)
+		if err != nil {
+			return d, fmt.Errorf("%w: %w", errAnswer, err)
+		}
+		if scanned.Next < w.from {
+			return d, fmt.Errorf("%w: scanned to %d, from %d", errAnswer, scanned.Next, w.from)
+		}
+		next = scanned.Next
+	}
+	d.next = next
+	if r.cfg.readCommitted && len(p.AbortedTransactions) > 0 {
+		d.aborted = r.aborted(w, p, got.Records, next)
+	}
+	d.records = r.matching(got.Records, next)
+	return d, nil
+}
+
+// decompressor is shared: it keeps no state between batches but pools.
+var decompressor = kgo.DefaultDecompressor()
+
+func (r *Reader) processing(w *wanted, level kgo.IsolationLevel) kgo.ProcessFetchPartitionOpts {
+	return kgo.ProcessFetchPartitionOpts{Topic: w.tp.Topic, Partition: w.tp.Partition, Offset: w.from, IsolationLevel: level}
+}
+
+// matching keeps, in place, the records that the Reader asked for, below next.
+func (r *Reader) matching(records []*kgo.Record, next int64) []*kgo.Record {
+	kept := records[:0]
+	for _, record := range records {
+		if record.Offset < next && r.matches(record) {
+			kept = append(kept, record)
+		}
+	}
+	clear(records[len(kept):])
+	return kept
+}
+
+func (r *Reader) matches(record *kgo.Record) bool {
+	return r.filter == nil || r.filter.Match(record.Key, record.Offset)
+}
+
+// aborted are the offsets of the Reader's records that reading committed ones left out. It
+// decodes the answer once more, which only happens where a transaction was aborted.
+func (r *Reader) aborted(w *wanted, p *kmsg.FetchResponseTopicPartition, committed []*kgo.Record, next int64) (runs []Run) {
+	all, _ := kgo.ProcessFetchPartition(r.processing(w, kgo.ReadUncommitted()), p, decompressor, nil)
+	for _, record := range all.Records {
+		if len(committed) > 0 && committed[0].Offset == record.Offset {
+			committed = committed[1:]
+			continue
+		}
+		if record.Offset < next && r.matches(record) {
+			runs = appendRuns(runs, []Run{{Start: record.Offset, End: record.Offset + 1}})
+		}
+	}
+	return runs
+}

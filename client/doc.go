@@ -1,0 +1,49 @@
+// Package client is Lacuna's client for Go: what a Kafka client has no words for,
+// on top of one that has all the rest ([kgo]).
+//
+// A stock Kafka client works with Lacuna as it is. This package is for the two things
+// that it cannot ask for:
+//
+//   - Individual commits. A [Reader] commits any record on its own, in any order. What
+//     was not committed is a gap in the group's ledger; it is delivered again when a
+//     Reader of the group starts, or when asked for with [Reader.RedeliverOpen].
+//   - Key-filtered fetches. A Reader may ask for ranges of key slots or for given keys,
+//     and the broker sends only those records. So many Readers share one partition, each
+//     with slots of its own, and order per key holds.
+//
+// [Admin] looks at ledgers and changes them: it describes them, lists their gaps, commits
+// and reopens single offsets, and resets a group.
+//
+// # Groups
+//
+// A Reader is not a member of its group: it commits as Kafka's tools do to a group that
+// has no members (generation -1). So several Readers may share a group, they divide the
+// work themselves (by slots, by partitions), and there is no rebalance. While the group
+// has members, a stock consumer say, the broker refuses the commits of Readers. When the
+// Readers have stopped, a stock consumer that joins starts at the stable offset, below
+// which everything is committed.
+//
+// # Delivery
+//
+// A Reader delivers every record of its slots until it is committed: at least once.
+// Within one Reader, records of a partition come in offset order, except that open gaps
+// come again from the lowest on when they are asked for. A record whose offset is known
+// to be committed, by this Reader or by another one since the last refresh of the ledger,
+// is not delivered.
+//
+// Under [ReadCommitted] the records of aborted transactions are not delivered, and
+// since they would stay gaps for ever, the Reader commits those of its slots itself.
+//
+// # Connections
+//
+// Brokers, TLS, SASL, dialers and loggers are kgo's, given with [KafkaOpts]. Every Reader
+// has a kgo client of its own, because all fetches of a client to one broker share one
+// connection, and a long poll of one Reader would make the others wait.
+//
+// # Errors
+//
+// Errors carry what they are about: [FeatureError], [PartitionError], [GroupError]; they
+// unwrap to Kafka's errors (package kerr) or to the sentinels of this package. Network
+// failures are not errors of a Reader: it retries until the context of the call ends, and
+// then says what it was waiting for.
+package client

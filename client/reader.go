@@ -1,0 +1,231 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lacunamq/lacuna/keyfilter"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Reader reads topic partitions, or a part of their keys, and commits records one by one.
+//
+// Its calls may be made from any goroutine. Several goroutines may poll; each record goes
+// to one of them.
+//
+// Inside, one goroutine per broker fetches (source), one sends commits (committer), and
+// one keeps metadata and ledgers fresh (upkeep). What a Reader knows of a partition is a
+// progress, behind mu.
+type Reader struct {
+	cl        *kgo.Client
+	kad       *kadm.Client
+	cfg       readerConfig
+	filter    *keyfilter.Filter // nil: everything
+	filterTag []byte            // the same on the wire
+
+	commits *committer // nil without a group
+	upkeep  *upkeep
+
+	ctx    context.Context // ends when the Reader is closed
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		partitions map[TopicPartition]*partition
+		sources    map[int32]*source // by the node id of the broker
+		ready      []*chunk          // fetched, in order, for Poll
+		errs       []error           // for Poll
+		trouble    error             // why fetching does not get on, for Poll's patience
+		changed    chan struct{}     // closed and replaced when ready or errs grew, or closed was set
+		closed     bool
+	}
+}
+
+// partition is what a Reader holds of one topic partition. Its fields are behind the
+// Reader's mu.
+type partition struct {
+	tp     TopicPartition
+	id     topicID
+	origin int64 // where its ledger is founded if it has none
+	progress
+
+	leader      int32
+	leaderEpoch int32
+	// fetchedEpoch is the leader epoch of the last record fetched, -1 before the first.
+	fetchedEpoch int32
+	// lost is what the log no longer holds of what was delivered.
+	lost truncation
+
+	// validate and reposition ask upkeep to look at the log: whether it still is the one
+	// that was read, and where it begins and ends.
+	validate, reposition bool
+	// stale asks upkeep to read the ledger.
+	stale bool
+
+	buffered int // chunks in Reader.mu.ready
+
+	tries   int       // fetches that failed in a row
+	retryAt time.Time // no fetch before
+	failure string    // what was last reported, so that it is not reported again and again
+	broken  error     // why it is read no more
+}
+
+// truncation is the end of a leader epoch that a log lost the rest of.
+type truncation struct {
+	epoch int32
+	end   int64
+}
+
+// has tells whether the record of that offset and leader epoch was lost.
+func (t truncation) has(offset int64, epoch int32) bool {
+	return t.end > 0 && epoch >= 0 && epoch <= t.epoch && offset >= t.end
+}
+
+// OpenReader connects, finds out where to begin in every partition, and starts to fetch.
+// It fails with a [FeatureError] if the broker cannot do what the options need.
+func OpenReader(ctx context.Context, opts ...ReaderOpt) (*Reader, error) {
+	cfg := defaultReaderConfig()
+	for _, o := range opts {
+		o.applyReader(&cfg)
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("open a reader: %w", err)
+	}
+	r := &Reader{cfg: cfg}
+	r.mu.partitions = make(map[TopicPartition]*partition)
+	r.mu.sources = make(map[int32]*source)
+	r.mu.changed = make(chan struct{})
+	if cfg.filtered() {
+		filter, err := keyfilter.New(cfg.filter)
+		if err != nil {
+			return nil, fmt.Errorf("open a reader: %w", err)
+		}
+		r.filter, r.filterTag = filter, cfg.filter.AppendTo(nil)
+	}
+	cl, err := kgo.NewClient(cfg.kafka...)
+	if err != nil {
+		return nil, fmt.Errorf("open a reader: %w", err)
+	}
+	r.cl, r.kad = cl, kadm.NewClient(cl)
+	if err := r.begin(ctx); err != nil {
+		cl.Close()
+		return nil, fmt.Errorf("open a reader: %w", err)
+	}
+	r.start()
+	return r, nil
+}
+
+// begin checks the broker and positions every partition.
+func (r *Reader) begin(ctx context.Context) error {
+	if err := requireFeatures(ctx, r.cl, r.cfg.features()...); err != nil {
+		return err
+	}
+	topics, err := findTopics(ctx, r.cl, r.cfg.topicNames()...)
+	if err != nil {
+		return err
+	}
+	found, err := r.cfg.assignment(topics)
+	if err != nil {
+		return err
+	}
+	if err := r.positionAll(ctx, found, r.cfg.reset); err != nil {
+		return err
+	}
+	for _, p := range found {
+		r.mu.partitions[p.tp] = p
+	}
+	return nil
+}
+
+// start starts the goroutines.
+func (r *Reader) start() {
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.upkeep = newUpkeep(r)
+	if r.cfg.group != "" {
+		r.commits = newReaderCommitter(r)
+		go r.commits.run(r.ctx)
+	}
+	r.wg.Go(func() { r.upkeep.run(r.ctx) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.assignSourcesLocked()
+}
+
+// Close stops fetching, sends the commits that are queued, waits for their answers until
+// ctx ends, and closes the connections. It returns what failed. Commits that are not
+// answered in time may have happened all the same.
+func (r *Reader) Close(ctx context.Context) error {
+	r.mu.Lock()
+	if r.mu.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.mu.closed = true
+	r.notifyLocked()
+	r.mu.Unlock()
+	var err error
+	if r.commits != nil {
+		err = r.commits.flush(ctx)
+	}
+	r.cancel()
+	if r.commits != nil {
+		<-r.commits.done
+	}
+	r.wg.Wait()
+	r.cl.Close()
+	return err
+}
+
+// Kafka is the kgo client below, for what this package has no word for. It is closed with
+// the Reader.
+func (r *Reader) Kafka() *kgo.Client { return r.cl }
+
+// PartitionStatus is how far a Reader is in one partition, as far as it knows.
+type PartitionStatus struct {
+	TopicPartition
+	// Position is the next offset to deliver for the first time.
+	Position int64
+	// Stable is the offset below which everything is committed.
+	Stable int64
+	// Unanswered is the number of offsets whose commit was asked for and not answered.
+	Unanswered int64
+	// Err is why the partition is not read at the moment; nil if it is.
+	Err error
+}
+
+// Status returns how far the Reader is, ordered by topic and partition.
+func (r *Reader) Status() []PartitionStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]PartitionStatus, 0, len(r.mu.partitions))
+	for _, p := range r.mu.partitions {
+		s := PartitionStatus{TopicPartition: p.tp, Position: p.progress.position, Stable: p.stable, Unanswered: p.pending.Count(), Err: p.broken}
+		if s.Err == nil && p.tries > 0 {
+			s.Err = r.mu.trouble
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(x, y PartitionStatus) int { return compareTopicPartitions(x.TopicPartition, y.TopicPartition) })
+	return all
+}
+
+// notifyLocked wakes those that poll.
+func (r *Reader) notifyLocked() {
+	close(r.mu.changed)
+	r.mu.changed = make(chan struct{})
+}
+
+// reportLocked leaves an error for Poll, once for each new reason.
+func (r *Reader) reportLocked(p *partition, doing string, err error) {
+	if p.failure == err.Error() {
+		return
+	}
+	p.failure = err.Error()
+	r.mu.errs = append(r.mu.errs, &PartitionError{Topic: p.tp.Topic, Partition: p.tp.Partition, Group: r.cfg.group, Doing: doing, Err: err})
+	r.notifyLocked()
+}

@@ -1,0 +1,249 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lacunamq/lacuna/protocol"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// SlotRange is the key slots from Lo to Hi, both included. The slot of a record is the
+// top 16 bits of the xxHash64 of its key, or for a null key of its offset.
+type SlotRange = protocol.SlotRange
+
+// maxRunsPerCommit is how many runs one request carries at most: a tenth of what a broker
+// admits, and less than a megabyte, so that a huge commit does not hold up others.
+const maxRunsPerCommit = 100_000
+
+// ReaderOpt is an option of [OpenReader].
+type ReaderOpt interface{ applyReader(*readerConfig) }
+
+type readerOpt func(*readerConfig)
+
+func (o readerOpt) applyReader(cfg *readerConfig) { o(cfg) }
+
+type readerConfig struct {
+	kafka      []kgo.Opt
+	group      string
+	topics     []string
+	partitions map[string][]int32
+	positions  map[TopicPartition]int64
+	filter     protocol.KeyFilter
+
+	readCommitted   bool
+	reset           Position
+	refreshInterval time.Duration
+	commitLinger    time.Duration
+	maxQueuedRuns   int
+	backoff         func(tries int) time.Duration
+
+	fetchMaxWait           time.Duration
+	fetchMinBytes          int32
+	fetchMaxBytes          int32
+	fetchMaxPartitionBytes int32
+}
+
+func defaultReaderConfig() readerConfig {
+	return readerConfig{
+		partitions:             make(map[string][]int32),
+		positions:              make(map[TopicPartition]int64),
+		refreshInterval:        10 * time.Second,
+		maxQueuedRuns:          1_000_000,
+		backoff:                defaultBackoff,
+		fetchMaxWait:           500 * time.Millisecond,
+		fetchMinBytes:          1,
+		fetchMaxBytes:          50 << 20,
+		fetchMaxPartitionBytes: 1 << 20,
+	}
+}
+
+// defaultBackoff doubles from 100 ms to 5 s, less up to a quarter so that clients of a
+// broker that comes back do not come all at once.
+func defaultBackoff(tries int) time.Duration {
+	d := 5 * time.Second
+	if tries < 7 {
+		d = min(d, 100*time.Millisecond<<max(tries-1, 0))
+	}
+	return d - rand.N(d/4)
+}
+
+// Group names the group whose ledger the Reader reads from and commits to. Without it
+// the Reader starts where [ResetPosition] says, or at the offsets of [StartAt], and cannot
+// commit.
+func Group(name string) ReaderOpt { return readerOpt(func(cfg *readerConfig) { cfg.group = name }) }
+
+// Topics are read with all their partitions, also those added later.
+func Topics(names ...string) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.topics = append(cfg.topics, names...) })
+}
+
+// Partitions are read of a topic, and no others.
+func Partitions(topic string, partitions ...int32) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) {
+		cfg.partitions[topic] = append(cfg.partitions[topic], partitions...)
+	})
+}
+
+// StartAt begins a partition at an offset, whatever the group has committed. With a group
+// the Reader still skips what is committed from there on, and leaves alone what is open
+// below. The partition is read as if it was named by [Partitions].
+func StartAt(topic string, partition int32, offset int64) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) {
+		cfg.partitions[topic] = append(cfg.partitions[topic], partition)
+		cfg.positions[TopicPartition{topic, partition}] = offset
+	})
+}
+
+// Slots limits the Reader to the records whose key slot is in one of the ranges, or whose
+// key is one of [Keys]. Readers that share a partition take disjoint ranges that together
+// cover 0 to 65535.
+func Slots(ranges ...SlotRange) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.filter.Ranges = append(cfg.filter.Ranges, ranges...) })
+}
+
+// Keys limits the Reader to the records with one of these keys, byte for byte, or whose
+// slot is in [Slots].
+func Keys(keys ...[]byte) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) {
+		for _, key := range keys {
+			cfg.filter.Keys = append(cfg.filter.Keys, append([]byte{}, key...))
+		}
+	})
+}
+
+// ReadCommitted delivers no record of a transaction that was aborted or is still open.
+// The default is to deliver all.
+func ReadCommitted() ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.readCommitted = true })
+}
+
+// ResetPosition is where a partition begins of which the group has committed nothing. It
+// is founded there: what is below counts as committed. The default is [Earliest].
+//
+// A Reader whose position has left the log goes on at the nearer end of the log, since
+// what is between is gone; under [NoReset] it reports [ErrNoPosition] instead.
+func ResetPosition(p Position) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.reset = p })
+}
+
+// RefreshInterval is how often the Reader reads its ledger and the topics' metadata again:
+// so it learns what others have committed or an operator has reopened, and of partitions
+// that were added. The default is 10 s.
+func RefreshInterval(d time.Duration) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.refreshInterval = d })
+}
+
+// CommitLinger is how long a commit waits for others to travel with it. By default it does
+// not: commits travel together that come while another is on its way.
+func CommitLinger(d time.Duration) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.commitLinger = d })
+}
+
+// MaxQueuedRuns bounds the runs of commits that wait for the broker, after which
+// committing blocks. The default is 1,000,000.
+func MaxQueuedRuns(n int) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.maxQueuedRuns = n })
+}
+
+// RetryBackoff is how long to wait before a request is tried again, by the number of times
+// that it failed. The default doubles from 100 ms to 5 s.
+func RetryBackoff(fn func(tries int) time.Duration) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.backoff = fn })
+}
+
+// FetchMaxWait is how long a broker may wait for data before it answers a fetch. The
+// default is 500 ms.
+func FetchMaxWait(d time.Duration) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.fetchMaxWait = d })
+}
+
+// FetchMinBytes is how much (matching) data a broker collects before it answers, within
+// FetchMaxWait. The default is 1.
+func FetchMinBytes(n int32) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.fetchMinBytes = n })
+}
+
+// FetchMaxBytes bounds the answer to one fetch, compressed, except that one batch always
+// fits. A Reader holds up to two answers of each broker: one that Poll returned from and
+// the next. The default is 50 MB.
+func FetchMaxBytes(n int32) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.fetchMaxBytes = n })
+}
+
+// FetchMaxPartitionBytes bounds each partition's part of an answer. The default is 1 MB.
+func FetchMaxPartitionBytes(n int32) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.fetchMaxPartitionBytes = n })
+}
+
+// filtered tells that the Reader wants a part of the keys only.
+func (cfg *readerConfig) filtered() bool { return len(cfg.filter.Ranges)+len(cfg.filter.Keys) > 0 }
+
+// features are those that the broker must have.
+func (cfg *readerConfig) features() (names []string) {
+	if cfg.group != "" {
+		names = append(names, protocol.FeatureIndividualCommit)
+	}
+	if cfg.filtered() {
+		names = append(names, protocol.FeatureKeyFilter)
+	}
+	return names
+}
+
+// topicNames are all topics that are read, once each.
+func (cfg *readerConfig) topicNames() []string {
+	names := slices.Concat(cfg.topics, slices.Collect(maps.Keys(cfg.partitions)))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// validate checks the options against each other.
+func (cfg *readerConfig) validate() error {
+	if len(cfg.topics)+len(cfg.partitions) == 0 {
+		return errors.New("nothing to read: name topics with client.Topics or client.Partitions")
+	}
+	for _, topic := range cfg.topics {
+		if _, both := cfg.partitions[topic]; both {
+			return fmt.Errorf("topic %s is given whole (client.Topics) and by partition (client.Partitions or client.StartAt)", topic)
+		}
+	}
+	for tp, offset := range cfg.positions {
+		if offset < 0 {
+			return fmt.Errorf("start offset %d of %v is negative", offset, tp)
+		}
+	}
+	for _, r := range cfg.filter.Ranges {
+		if r.Lo > r.Hi {
+			return fmt.Errorf("slot range %d-%d is inverted", r.Lo, r.Hi)
+		}
+	}
+	for _, key := range cfg.filter.Keys {
+		if len(key) > protocol.MaxKeyBytes {
+			return fmt.Errorf("a key of %d bytes is longer than the %d that a filter takes", len(key), protocol.MaxKeyBytes)
+		}
+	}
+	if n := len(cfg.filter.Ranges) + len(cfg.filter.Keys); n > protocol.MaxKeysAndRanges {
+		return fmt.Errorf("%d slot ranges and keys are more than the %d that a fetch takes", n, protocol.MaxKeysAndRanges)
+	}
+	return cfg.validateLimits()
+}
+
+func (cfg *readerConfig) validateLimits() error {
+	switch {
+	case cfg.refreshInterval <= 0:
+		return fmt.Errorf("refresh interval %v is not positive", cfg.refreshInterval)
+	case cfg.commitLinger < 0:
+		return fmt.Errorf("commit linger %v is negative", cfg.commitLinger)
+	case cfg.maxQueuedRuns <= 0:
+		return fmt.Errorf("max queued runs %d is not positive", cfg.maxQueuedRuns)
+	case cfg.fetchMaxWait < 0 || cfg.fetchMaxWait > time.Hour:
+		return fmt.Errorf("fetch max wait %v is not between 0 and an hour", cfg.fetchMaxWait)
+	case cfg.fetchMinBytes < 0 || cfg.fetchMaxBytes <= 0 || cfg.fetchMaxPartitionBytes <= 0:
+		return errors.New("a fetch's byte limit is not positive")
+	}
+	return nil
+}
