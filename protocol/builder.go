@@ -165,11 +165,12 @@ func (b *BatchBuilder) Build(dst []byte) ([]byte, error) {
 	}
 	start := len(dst)
 	dst = slices.Grow(dst, b.Size())[:start+BatchHeaderLen]
-	codec := b.h.Codec()
 	if len(b.records) == 0 {
-		codec = CodecNone // no bytes at all, as Kafka's cleaner leaves
+		// No bytes at all and no codec, as Kafka's cleaner leaves: clients would fail to
+		// decompress nothing.
+		b.h.Attributes &^= attrCodecMask
 	}
-	dst, err := CompressRecords(dst, codec, b.records)
+	dst, err := CompressRecords(dst, b.h.Codec(), b.records)
 	if err != nil {
 		return nil, fmt.Errorf("build batch at offset %d: %w", b.h.BaseOffset, err)
 	}
