@@ -61,7 +61,7 @@ func Start(ctx context.Context, cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	if err := b.start(ctx); err != nil {
-		return nil, errors.Join(err, b.shut(false))
+		return nil, errors.Join(err, b.shut(ctx, false))
 	}
 	return b, nil
 }
@@ -133,19 +133,20 @@ func (b *Broker) AdminAddr() string {
 }
 
 // Stop stops the broker: it answers what has begun, writes what has to be written, and
-// marks the data directory as cleanly left. It may be called more than once.
+// marks the data directory as cleanly left. When ctx ends, connections that are not
+// done are cut; the rest is done all the same. It may be called more than once.
 func (b *Broker) Stop(ctx context.Context) error {
 	b.stopOnce.Do(func() {
 		if b.admin != nil {
 			b.stopErr = b.admin.stop(ctx)
 		}
-		b.stopErr = errors.Join(b.stopErr, b.shut(true))
+		b.stopErr = errors.Join(b.stopErr, b.shut(ctx, true))
 	})
 	return b.stopErr
 }
 
 // shut ends what runs, from the top.
-func (b *Broker) shut(clean bool) error {
+func (b *Broker) shut(ctx context.Context, clean bool) error {
 	var errs []error
 	keep := func(what string, err error) {
 		if err != nil {
@@ -154,7 +155,7 @@ func (b *Broker) shut(clean bool) error {
 		}
 	}
 	if b.listeners != nil {
-		b.listeners.close()
+		errs = append(errs, b.listeners.close(ctx))
 	}
 	if b.background.cancel != nil {
 		b.background.cancel()

@@ -44,14 +44,12 @@ func listen(b *Broker) (*listeners, error) {
 	for _, addr := range b.cfg.Listen {
 		ln, err := net.Listen("tcp", addr)
 		if err != nil {
-			ls.close()
-			return nil, fmt.Errorf("listen on %s: %w", addr, err)
+			return nil, errors.Join(ls.close(context.Background()), fmt.Errorf("listen on %s: %w", addr, err))
 		}
 		l := &listener{ln: ln}
 		ls.all = append(ls.all, l)
 		if l.host, l.port, err = advertised(b.cfg.Advertise, ln.Addr()); err != nil {
-			ls.close()
-			return nil, err
+			return nil, errors.Join(ls.close(context.Background()), err)
 		}
 	}
 	return ls, nil
@@ -137,10 +135,27 @@ func (ls *listeners) count() int {
 }
 
 // close refuses new connections, lets those open finish what they began, and waits.
-func (ls *listeners) close() {
+// When ctx ends first they are cut, which is an error.
+func (ls *listeners) close(ctx context.Context) error {
 	ls.cancel()
 	for _, l := range ls.all {
 		l.ln.Close()
 	}
+	var cut error
+	stop := context.AfterFunc(ctx, func() {
+		ls.mu.Lock()
+		defer ls.mu.Unlock()
+		if len(ls.mu.conns) > 0 {
+			cut = fmt.Errorf("%d connections were cut: %w", len(ls.mu.conns), context.Cause(ctx))
+		}
+		for c := range ls.mu.conns {
+			c.nc.Close()
+		}
+	})
 	ls.wg.Wait()
+	if !stop() {
+		ls.mu.Lock() // after the cutting
+		defer ls.mu.Unlock()
+	}
+	return cut
 }
