@@ -142,7 +142,9 @@ func (ls *listeners) close(ctx context.Context) error {
 		l.ln.Close()
 	}
 	var cut error
+	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
 		ls.mu.Lock()
 		defer ls.mu.Unlock()
 		if len(ls.mu.conns) > 0 {
@@ -154,8 +156,7 @@ func (ls *listeners) close(ctx context.Context) error {
 	})
 	ls.wg.Wait()
 	if !stop() {
-		ls.mu.Lock() // after the cutting
-		defer ls.mu.Unlock()
+		<-done
 	}
 	return cut
 }
