@@ -9,13 +9,16 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 )
 
@@ -48,9 +51,9 @@ func payloads() map[string][]byte {
 		"short":       []byte("hello"),
 		"64 KiB":      textOf(64<<10, 1),
 		"64 KiB + 1":  textOf(64<<10+1, 2),
-		"text":        textOf(700_000, 3),
-		"noise":       noise(300_000, 4),
-		"zeros":       make([]byte, 500_000),
+		"text":        textOf(300_000, 3),
+		"noise":       noise(140_000, 4),
+		"zeros":       make([]byte, 280_000),
 		"mixed":       bytes.Join([][]byte{textOf(100_000, 5), noise(100_000, 6), make([]byte, 100_000)}, nil),
 		"short match": []byte(strings.Repeat("ab", 40)),
 	}
@@ -294,7 +297,7 @@ func TestBombs(t *testing.T) {
 }
 
 func TestCorruptCompression(t *testing.T) {
-	text := textOf(5000, 9)
+	text := textOf(1500, 9)
 	for _, codec := range compressing {
 		packed, err := CompressRecords(nil, codec, text)
 		require.NoError(t, err)
@@ -309,7 +312,19 @@ func TestCorruptCompression(t *testing.T) {
 		_, err = CompressRecords(nil, codec, text)
 		require.ErrorIs(t, err, ErrUnknownCodec)
 	}
+	framed := xerial(text)
+	for n := xerialHeaderLen + 1; n < len(framed); n++ {
+		_, err := decompress(nil, CodecSnappy, framed[:n], 1<<20)
+		require.ErrorIs(t, err, ErrCorruptCompression, "xerial cut to %d of %d", n, len(framed))
+	}
+	framed[xerialHeaderLen] = 0xff
+	_, err := decompress(nil, CodecSnappy, framed, 1<<20)
+	require.ErrorIs(t, err, ErrCorruptCompression, "a block of 4 GiB")
 	for name, frame := range map[string][]byte{
+		"block too large":  {0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82, 1, 0, 1, 0x80},
+		"no block ends it": {0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82, 5, 0, 0, 0, 0x50, 'a', 'b', 'c', 'd', 0, 0, 0, 0},
+		"only a match":     {0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82, 3, 0, 0, 0, 0x00, 1, 0, 0, 0, 0, 0},
+		"offset 0":         {0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82, 6, 0, 0, 0, 0x10, 'a', 0, 0, 0x10, 'b', 0, 0, 0, 0},
 		"trailing bytes":   append(must1(CompressRecords(nil, CodecLz4, text)), 0),
 		"another magic":    {0x02, 0x21, 0x4c, 0x18, 0x60, 0x40, 0x82, 0, 0, 0, 0},
 		"header checksum":  {0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x83, 0, 0, 0, 0},
@@ -381,6 +396,26 @@ func TestCodecsDoNotAllocate(t *testing.T) {
 			dst = must1(CompressRecords(dst[:0], codec, text))
 		}), 0.5, "compress %s", codec)
 	}
+}
+
+// TestCodecsStartNoGoroutine uses the codecs from several goroutines and looks for any
+// that are left.
+func TestCodecsStartNoGoroutine(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	text := textOf(50_000, 12)
+	var users sync.WaitGroup
+	for _, codec := range append(compressing, compressing...) {
+		users.Go(func() {
+			for range 10 {
+				packed, err := CompressRecords(nil, codec, text)
+				assert.NoError(t, err)
+				got, err := decompress(nil, codec, packed, len(text))
+				assert.NoError(t, err)
+				assert.True(t, bytes.Equal(text, got))
+			}
+		})
+	}
+	users.Wait()
 }
 
 func TestCodecNames(t *testing.T) {

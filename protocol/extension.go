@@ -33,15 +33,14 @@ var ErrInvalidExtension = errors.New("invalid extension field")
 // partition of the request is then INVALID_REQUEST. It wraps ErrInvalidExtension.
 var ErrOverLimit = fmt.Errorf("%w: over the limit of a request", ErrInvalidExtension)
 
-// Budget is what is left of the limits of one request. It is shared by the fields of a
-// request, which take from it before anything is allocated for them.
+// Budget is what is left of the limits of one request whose partitions have fields of
+// their own. They take from it before anything is allocated for them.
 type Budget struct {
-	Runs          int
-	KeysAndRanges int
+	Runs int
 }
 
 // NewBudget is the budget of a whole request.
-func NewBudget() Budget { return Budget{Runs: MaxRuns, KeysAndRanges: MaxKeysAndRanges} }
+func NewBudget() Budget { return Budget{Runs: MaxRuns} }
 
 func take(left *int, n int, what string) error {
 	if n > *left {

@@ -35,7 +35,7 @@ func (k *KeyFilter) AppendTo(dst []byte) []byte {
 func ParseKeyFilter(b []byte) (KeyFilter, error) {
 	var k KeyFilter
 	f := fields{b: b}
-	left := NewBudget().KeysAndRanges
+	left := MaxKeysAndRanges
 	k.Ranges = f.slotRanges(&left)
 	k.Keys = f.filterKeys(&left)
 	f.skipTags()

@@ -47,7 +47,7 @@ func (e *RecordError) Unwrap() error { return e.Err }
 // without compression are walked, and their batch's max timestamp is corrected in
 // place, with its checksum, if it is wrong, as Kafka does.
 //
-// Errors wrap ErrCorruptBatch (Kafka's CORRUPT_MESSAGE), ErrUnsupportedMagic,
+// Errors wrap ErrCorruptBatch (a wrong checksum, CORRUPT_MESSAGE), ErrUnsupportedMagic,
 // ErrInvalidRecord or ErrCorruptCompression (INVALID_RECORD), ErrInvalidTimestamp
 // (INVALID_TIMESTAMP), ErrUnknownCodec (UNSUPPORTED_COMPRESSION_TYPE) or ErrTooLarge
 // (MESSAGE_TOO_LARGE). A fault of one record is a RecordError.
@@ -99,6 +99,10 @@ func oneBatch(b []byte) (BatchHeader, error) {
 		return BatchHeader{}, fmt.Errorf("%w: no whole record batch in %d bytes", ErrInvalidRecord, len(b))
 	}
 	h, err := ParseBatchHeader(b)
+	if errors.Is(err, ErrCorruptBatch) {
+		// Not damaged on its way, as far as one can tell, so sending it again is no use.
+		err = fmt.Errorf("%w: %v", ErrInvalidRecord, err)
+	}
 	if err != nil {
 		return h, err
 	}

@@ -56,6 +56,9 @@ func TestCheckProducedRefuses(t *testing.T) {
 			"a byte more":               {func(b []byte) []byte { return append(b, 0) }, ErrInvalidRecord},
 			"two batches":               {func(b []byte) []byte { return append(b, b...) }, ErrInvalidRecord},
 			"magic 1":                   {func(b []byte) []byte { b[16] = 1; return b }, ErrUnsupportedMagic},
+			"length below a header":     {set32(8, 48), ErrInvalidRecord},
+			"last offset delta below 0": {set32(23, 1<<31), ErrInvalidRecord},
+			"count below 0":             {set32(57, 1<<31), ErrInvalidRecord},
 			"base offset":               {set64(0, 1), ErrInvalidRecord},
 			"no records":                {set32(57, 0), ErrInvalidRecord},
 			"fewer records than deltas": {set32(23, 10), ErrInvalidRecord},
@@ -79,6 +82,7 @@ func TestCheckProducedRefuses(t *testing.T) {
 				}
 				_, err := CheckProduced(b, CheckOptions{WalkCompressed: true})
 				require.ErrorIs(t, err, c.err)
+				require.NotErrorIs(t, err, ErrCorruptBatch, "only a wrong checksum is worth another try")
 			})
 		}
 		for i := crcStart; i < len(good); i += 7 {
