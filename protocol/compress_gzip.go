@@ -3,8 +3,8 @@ package protocol
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
-	"sync"
 
 	"github.com/klauspost/compress/gzip"
 )
@@ -31,22 +31,22 @@ func (a *appender) Write(p []byte) (int, error) {
 }
 
 var (
-	gzipDecoders = sync.Pool{New: func() any { return new(gzipDecoder) }}
-	gzipEncoders = sync.Pool{New: func() any {
+	gzipDecoders = newPool(func() *gzipDecoder { return new(gzipDecoder) })
+	gzipEncoders = newPool(func() *gzipEncoder {
 		gz, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 		if err != nil {
 			panic(err) // the level is a constant
 		}
 		return &gzipEncoder{gz: gz}
-	}}
+	})
 )
 
 // deflateMaxRatio is the most that deflate can expand.
 const deflateMaxRatio = 1032
 
 func gunzip(dst, src []byte, limit int) ([]byte, error) {
-	d := gzipDecoders.Get().(*gzipDecoder)
-	defer gzipDecoders.Put(d)
+	d := gzipDecoders.get()
+	defer gzipDecoders.put(d)
 	d.src.Reset(src)
 	defer d.src.Reset(nil)
 	if err := d.gz.Reset(&d.src); err != nil {
@@ -64,7 +64,7 @@ func gunzip(dst, src []byte, limit int) ([]byte, error) {
 		}
 		n, err := d.gz.Read(dst[len(dst):min(cap(dst), limit)])
 		dst = dst[:len(dst)+n]
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return dst, nil
 		}
 		if err != nil {
@@ -93,22 +93,22 @@ func gzipEnd(d *gzipDecoder, dst []byte) ([]byte, error) {
 	switch {
 	case n > 0:
 		return nil, errOver(len(dst))
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return dst, nil
 	}
 	return nil, corrupt(CodecGzip, err)
 }
 
 func unexpectedEOF(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
 func appendGzip(dst, records []byte) ([]byte, error) {
-	e := gzipEncoders.Get().(*gzipEncoder)
-	defer gzipEncoders.Put(e)
+	e := gzipEncoders.get()
+	defer gzipEncoders.put(e)
 	e.dst.b = dst
 	e.gz.Reset(&e.dst)
 	_, err := e.gz.Write(records)

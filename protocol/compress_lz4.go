@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
-	"sync"
 
 	"github.com/pierrec/lz4/v4"
 )
@@ -40,7 +39,7 @@ var lz4Header = []byte{0x04, 0x22, 0x4d, 0x18, lz4Version<<6 | lz4FlagIndependen
 
 var errLz4Frame = corrupt(CodecLz4, errors.New("bad frame"))
 
-var lz4Compressors = sync.Pool{New: func() any { return new(lz4.Compressor) }}
+var lz4Compressors = newPool(func() *lz4.Compressor { return new(lz4.Compressor) })
 
 // lz4Frame is a frame that is being read.
 type lz4Frame struct {
@@ -226,8 +225,8 @@ func xxh32Short(b []byte) uint32 {
 }
 
 func appendLz4(dst, records []byte) ([]byte, error) {
-	c := lz4Compressors.Get().(*lz4.Compressor)
-	defer lz4Compressors.Put(c)
+	c := lz4Compressors.get()
+	defer lz4Compressors.put(c)
 	dst = append(dst, lz4Header...)
 	for len(records) > 0 {
 		chunk := records[:min(len(records), lz4WriteBlock)]

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -23,7 +22,7 @@ const (
 
 // Decoders and encoders have a concurrency of one, with which they start no goroutine.
 var (
-	zstdDecoders = sync.Pool{New: func() any {
+	zstdDecoders = newPool(func() *zstd.Decoder {
 		d, err := zstd.NewReader(nil,
 			zstd.WithDecoderConcurrency(1),
 			zstd.WithDecoderLowmem(true),
@@ -33,8 +32,8 @@ var (
 			panic(err) // the options are constants
 		}
 		return d
-	}}
-	zstdEncoders = sync.Pool{New: func() any {
+	})
+	zstdEncoders = newPool(func() *zstd.Encoder {
 		e, err := zstd.NewWriter(nil,
 			zstd.WithEncoderConcurrency(1),
 			zstd.WithEncoderLevel(zstd.SpeedFastest),
@@ -45,7 +44,7 @@ var (
 			panic(err) // the options are constants
 		}
 		return e
-	}}
+	})
 )
 
 var errZstdFraming = errors.New("bad framing")
@@ -67,8 +66,8 @@ func unzstd(dst, src []byte, limit int) ([]byte, error) {
 		n = rest + zstdMaxBlock
 	}
 	dst = slices.Grow(dst, n)
-	d := zstdDecoders.Get().(*zstd.Decoder)
-	defer zstdDecoders.Put(d)
+	d := zstdDecoders.get()
+	defer zstdDecoders.put(d)
 	out, err := d.DecodeAll(src, dst[:len(dst):len(dst)+n])
 	if len(out) > limit {
 		return nil, errOver(limit)
@@ -151,7 +150,7 @@ func zstdBlocks(src []byte, checksum bool) (size int, rest []byte, err error) {
 }
 
 func appendZstd(dst, records []byte) []byte {
-	e := zstdEncoders.Get().(*zstd.Encoder)
-	defer zstdEncoders.Put(e)
+	e := zstdEncoders.get()
+	defer zstdEncoders.put(e)
 	return e.EncodeAll(records, dst)
 }

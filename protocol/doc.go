@@ -13,6 +13,7 @@
 //	records.go         the records of a decoded batch; headers.go theirs
 //	produced.go        what a producer's batch must satisfy
 //	builder.go         new batches, and stored ones with some of their records
+//	pool.go            what the codecs keep for the next batch
 //	marker.go          the control batch that ends a transaction
 //	compress*.go       the codecs, with bounded output
 //	fetch_response.go  the answer to Fetch without a copy of the records

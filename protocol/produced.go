@@ -3,7 +3,6 @@ package protocol
 import (
 	"errors"
 	"fmt"
-	"sync"
 )
 
 // ErrInvalidTimestamp marks a produced batch whose timestamps Kafka's rules refuse.
@@ -72,13 +71,13 @@ func CheckProduced(b []byte, o CheckOptions) (BatchHeader, error) {
 }
 
 // produceDecompressors are those of checkCompressed.
-var produceDecompressors = sync.Pool{New: func() any { return new(Decompressor) }}
+var produceDecompressors = newPool(func() *Decompressor { return new(Decompressor) })
 
 // pooledDecodedBytes bounds the buffers that are kept for further batches.
 const pooledDecodedBytes = 4 << 20
 
 func checkCompressed(h *BatchHeader, b []byte, o CheckOptions) error {
-	d := produceDecompressors.Get().(*Decompressor)
+	d := produceDecompressors.get()
 	limit := o.MaxDecodedBytes
 	if limit == 0 {
 		limit = DefaultMaxDecodedBytes
@@ -88,7 +87,7 @@ func checkCompressed(h *BatchHeader, b []byte, o CheckOptions) error {
 		err = checkRecords(h, b, records, o.RequireKeys)
 	}
 	if cap(d.buf) <= pooledDecodedBytes {
-		produceDecompressors.Put(d)
+		produceDecompressors.put(d)
 	}
 	return err
 }
@@ -101,7 +100,7 @@ func oneBatch(b []byte) (BatchHeader, error) {
 	h, err := ParseBatchHeader(b)
 	if errors.Is(err, ErrCorruptBatch) {
 		// Not damaged on its way, as far as one can tell, so sending it again is no use.
-		err = fmt.Errorf("%w: %v", ErrInvalidRecord, err)
+		err = fmt.Errorf("%w: %s", ErrInvalidRecord, err.Error())
 	}
 	if err != nil {
 		return h, err
