@@ -47,6 +47,17 @@ func (b *Batch) SetApplied(source string, offset int64) {
 	b.applied[string(key)] = offset
 }
 
+// Append adds the changes of other, of the same view, after those of b.
+func (b *Batch) Append(other *Batch) {
+	must(b.raw.Apply(&other.raw, nil))
+	for key, offset := range other.applied {
+		if b.applied == nil {
+			b.applied = map[string]int64{}
+		}
+		b.applied[key] = offset
+	}
+}
+
 // Empty tells that the batch changes nothing.
 func (b *Batch) Empty() bool { return b.raw.Empty() }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -133,4 +134,33 @@ func TestAppliedOffsetOfTheWrongLength(t *testing.T) {
 	commit(t, b)
 	_, _, err := v.Applied("s")
 	require.True(t, errors.Is(err, ErrCorrupt))
+}
+
+func TestOpenOrReset(t *testing.T) {
+	files, h := storeFiles(t)
+	db, damage, err := OpenOrReset(restore(t, files), "views", Options{})
+	require.NoError(t, err)
+	require.NoError(t, damage)
+	require.EqualValues(t, len(h)-1, h.requireConsistent(t, db.View("v"), -1))
+	durable, ok := db.View("v").Durable("source")
+	require.True(t, ok, "what was read from disk is durable")
+	require.EqualValues(t, len(h)-1, durable)
+	require.NoError(t, db.Close())
+
+	for name, data := range files {
+		if strings.HasSuffix(name, ".sst") {
+			files[name] = append([]byte{}, data...)
+			files[name][10] ^= 1
+		}
+	}
+	db, damage, err = OpenOrReset(restore(t, files), "views", Options{})
+	require.NoError(t, err)
+	require.ErrorIs(t, damage, ErrCorrupt)
+	empty, err := db.View("v").Empty()
+	require.NoError(t, err)
+	require.True(t, empty)
+	b := db.View("v").NewBatch()
+	b.Set([]byte("k"), nil)
+	commit(t, b)
+	require.NoError(t, db.Close())
 }

@@ -96,6 +96,29 @@ func Open(fs vfs.FS, dir string, o Options) (*DB, error) {
 	return db, nil
 }
 
+// OpenOrReset is Open, but reads everything once and replaces a store that is damaged by
+// an empty one. damage is nil if it was whole.
+func OpenOrReset(fs vfs.FS, dir string, o Options) (db *DB, damage, err error) {
+	db, err = Open(fs, dir, o)
+	if err == nil {
+		if err = db.verify(); err == nil {
+			return db, nil, nil
+		}
+		_ = db.Close() // it is broken, and known to be
+	}
+	if !errors.Is(err, ErrCorrupt) {
+		return nil, nil, err
+	}
+	damage = err
+	if err = Destroy(fs, dir); err == nil {
+		db, err = Open(fs, dir, o)
+	}
+	if err != nil {
+		return nil, damage, errors.Join(err, damage)
+	}
+	return db, damage, nil
+}
+
 // openPebble tells damage from a fault of the disk. Pebble names only some damage so,
 // but the lock is ours and the file system's own errors can be told, so what remains
 // are files that do not fit together.

@@ -56,7 +56,22 @@ func (v *View) Applied(source string) (offset int64, ok bool, err error) {
 	if len(value) != 8 {
 		return 0, false, fmt.Errorf("view %s, applied offset of %s: %w: %d bytes", v.name, source, ErrCorrupt, len(value))
 	}
-	return int64(binary.BigEndian.Uint64(value)), true, nil
+	offset = int64(binary.BigEndian.Uint64(value))
+	v.foundApplied(source, offset)
+	return offset, true, nil
+}
+
+// foundApplied notes that an offset which this process did not write came from disk.
+func (v *View) foundApplied(source string, offset int64) {
+	key := string(v.appliedKey(source))
+	t := &v.db.track
+	t.Lock()
+	defer t.Unlock()
+	_, unsynced := t.unsynced[key]
+	_, durable := t.durable[key]
+	if !unsynced && !durable && t.generation[string(v.prefix)] == 0 {
+		t.durable[key] = offset
+	}
 }
 
 // Durable is an applied offset of source that the view has after a crash too, or a
@@ -126,6 +141,12 @@ func (v *View) scan(lower, upper []byte, fn func(key, value []byte) error) error
 		}
 		return v.db.guard(it.Close)
 	})
+}
+
+// verify reads every key and value.
+func (db *DB) verify() error {
+	all := View{db: db, name: "of all"}
+	return all.scan(nil, nil, func(_, _ []byte) error { return nil })
 }
 
 // read runs fn on the open store.
