@@ -1,0 +1,82 @@
+# The everyday commands. `make setup` once, then `make test`.
+#
+#   make build      bin/lacuna
+#   make run        start a broker on 127.0.0.1:9092, data in ./lacuna-data
+#   make test       all tests, with the race detector
+#   make lint       formatting, vet, golangci-lint, tidy module files
+#   make fuzz       each fuzz target for FUZZTIME
+#   make bench      the benchmarks; BENCH=pattern, COUNT=6 for benchstat
+#   make compat     other people's clients and suites; `make compat-all` for all of them
+#   make peers      the load generator and the peers of bench/peers
+#   make clean
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+# Tools and clients that the project installs for itself live here.
+LACUNA_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lacuna
+export LACUNA_CACHE
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(LACUNA_CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION)
+MODULES := . bench/peers tests/compat/suites
+
+TESTFLAGS ?=
+FUZZTIME ?= 10s
+BENCH ?= .
+COUNT ?= 1
+
+# Set on a commit that carries a release's tag; other builds name their commit.
+RELEASE := $(shell git describe --tags --exact-match 2> /dev/null)
+
+.PHONY: setup build run test lint fmt fuzz bench bench-once compat compat-all compat-setup peers clean
+
+setup: $(GOLANGCI)
+	for m in $(MODULES); do (cd $$m && go mod download); done
+
+$(GOLANGCI):
+	mkdir -p $(@D)
+	GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv $(@D)/golangci-lint $@
+
+build:
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.release=$(RELEASE)' -o bin/lacuna ./cmd/lacuna
+
+run: build
+	bin/lacuna serve
+
+test:
+	go test -race $(TESTFLAGS) ./...
+
+lint: $(GOLANGCI)
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt: $$unformatted"; exit 1; fi
+	for m in $(MODULES); do (cd $$m && go vet -tags suites ./... && go mod tidy -diff); done
+	$(GOLANGCI) run ./...
+
+fmt:
+	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
+
+fuzz:
+	tests/fuzz.sh $(FUZZTIME)
+
+bench:
+	go test -run '^$$' -bench '$(BENCH)' -count $(COUNT) ./...
+
+bench-once:
+	go test -run '^$$' -bench . -benchtime 1x ./...
+
+compat-setup:
+	tests/compat/setup.sh
+
+compat: compat-setup
+	LACUNA_COMPAT=1 go test -count 1 -timeout 30m $(TESTFLAGS) ./tests/compat
+
+compat-all: compat-setup
+	LACUNA_COMPAT=all go test -count 1 -timeout 60m -v ./tests/compat
+
+peers:
+	cd bench/peers && go build -o bin/ ./...
+
+clean:
+	rm -rf bin bench/peers/bin lacuna-data
