@@ -8,8 +8,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// The frame format of lz4 is read and written here, over the library's blocks, so that
-// blocks are decoded into their destination: the library's own frame reader takes a
+// The frame format of lz4 is read and written here, over the block codec of pierrec/lz4, so that
+// blocks are decoded into their destination: its frame reader takes a
 // buffer of the size that a frame's header names, 4 MiB with many producers, for a
 // batch of any size.
 //

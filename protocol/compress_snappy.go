@@ -8,7 +8,7 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// Java's clients frame snappy as the snappy-java library (by xerial) does: a header of
+// Java's clients frame snappy as snappy-java (by xerial) does: a header of
 // 16 bytes, then blocks with a big endian length. Other clients send one raw block.
 var xerialMagic = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
