@@ -120,11 +120,13 @@ type Options struct {
 	CleanerMemory int
 
 	Logger *zap.Logger // nil: none
+
+	checkpointBytes int64 // 0: defaultCheckpointBytes; tests want more
 }
 
-// checkpointBytes is how much is appended to a segment between two index files that
+// defaultCheckpointBytes is how much is appended to a segment between two index files that
 // vouch for its beginning; it bounds what recovery has to read.
-const checkpointBytes = 64 << 20
+const defaultCheckpointBytes = 64 << 20
 
 func (o Options) withDefaults() Options {
 	if o.Now == nil {
@@ -138,6 +140,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.CleanerMemory <= 0 {
 		o.CleanerMemory = 16 << 20
+	}
+	if o.checkpointBytes <= 0 {
+		o.checkpointBytes = defaultCheckpointBytes
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()

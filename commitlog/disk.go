@@ -17,7 +17,8 @@ type disk struct {
 	dir   string
 	syncs *SyncLimiter
 
-	// parentDirty tells that the directory itself was made and its name is not durable yet.
+	// parentDirty tells that the directory's own name may not be durable. It is before the
+	// state file is written, so a directory with one is.
 	parentDirty atomic.Bool
 }
 
@@ -37,16 +38,14 @@ func (d *disk) open() ([]string, error) {
 	if err := d.fs.MkdirAll(d.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make %s: %w", d.dir, err)
 	}
-	d.parentDirty.Store(true)
 	return nil, nil
 }
 
-// syncDir makes creations, renames and removals in the directory last, and the
-// directory's own name when it is new.
-func (d *disk) syncDir() error {
-	if err := d.syncDirOf(d.dir); err != nil {
-		return err
-	}
+// syncDir makes creations, renames and removals in the directory last.
+func (d *disk) syncDir() error { return d.syncDirOf(d.dir) }
+
+// syncParent makes the name of the directory itself last.
+func (d *disk) syncParent() error {
 	if !d.parentDirty.Load() {
 		return nil
 	}

@@ -194,7 +194,7 @@ func (l *Log) nextFlush() (flushWork, bool) {
 	f.current, f.upTo, f.messages = w.flush, w.end, 0
 	if s := l.mu.active; s != nil && l.mu.durable < w.end {
 		w.active, w.bytes = s, s.size.Load()
-		if w.bytes-f.checkpointed >= checkpointBytes {
+		if w.bytes-f.checkpointed >= l.opts.checkpointBytes {
 			image := l.imageLocked(s, false)
 			w.checkpoint = &image
 		}

@@ -51,7 +51,7 @@ func (l *Log) rebuildIndex(s *segment) (*segmentIndex, error) {
 	c := scanner{
 		src: s, seg: t, index: &segmentIndex{}, producers: ps,
 		size: s.size.Load(), limit: s.next.Load(), cleaned: s.next.Load(),
-		interval: l.Config().IndexIntervalBytes, nowMs: l.nowMs(),
+		interval: l.opts.Config.IndexIntervalBytes, nowMs: l.nowMs(),
 	}
 	if err := c.run(); err != nil {
 		return nil, err

@@ -84,7 +84,8 @@ func (r *loader) settle(i int) error {
 	if err != nil {
 		return fmt.Errorf("stat %s: %w", r.log.disk.path(s.name(logExt)), err)
 	}
-	if !last && s.next.Load() < r.limit(i) && r.limit(i) > r.holesBelow() && r.crashLeft(i) {
+	hole := s.next.Load() < r.limit(i) && r.limit(i) > max(r.holesBelow(), r.state.start)
+	if !last && hole && r.crashLeft(i) {
 		if err := r.dropAfter(i); err != nil {
 			return err
 		}

@@ -137,16 +137,37 @@ func (l *Log) visibleMax(s *segment, b Bounds) (int64, error) {
 		e = x.floor(b.HighWatermark - 1 - s.base)
 	}
 	largest := e.before
-	err = l.walk(s, int64(e.pos), func(_ *batchReader, h *protocol.BatchHeader) (bool, error) {
-		if h.BaseOffset >= b.HighWatermark {
+	err = l.walk(s, int64(e.pos), func(r *batchReader, h *protocol.BatchHeader) (bool, error) {
+		switch {
+		case h.BaseOffset >= b.HighWatermark:
 			return false, nil
-		}
-		if h.NextOffset() > b.Start {
+		case h.BaseOffset >= b.Start:
 			largest = max(largest, h.MaxTimestamp)
+		case h.NextOffset() > b.Start: // the log start is within it
+			batch, err := r.body(h)
+			if err != nil {
+				return false, err
+			}
+			largest = max(largest, maxTimestampFrom(h, batch, b.Start))
 		}
 		return true, nil
 	})
 	return largest, err
+}
+
+// maxTimestampFrom is the largest timestamp of a batch's records from start on.
+func maxTimestampFrom(h *protocol.BatchHeader, batch []byte, start int64) int64 {
+	records, err := protocol.DecompressRecords(nil, h, batch, maxDecodedBytes)
+	if err != nil {
+		return h.MaxTimestamp
+	}
+	largest := int64(-1)
+	for it := protocol.IterateRecords(h, records); it.Next(); {
+		if rec := it.Record(); rec.Offset >= start {
+			largest = max(largest, rec.TimestampMs)
+		}
+	}
+	return largest
 }
 
 // firstAtOrAfter finds the first visible record of a segment with a timestamp of ms or later.

@@ -34,7 +34,11 @@ func Open(o Options) (*Log, error) {
 	l.disk.fs, l.disk.dir, l.disk.syncs = o.FS, o.Dir, o.Syncs
 	l.mu.config = o.Config
 	l.setSegments(nil)
-	if err := l.recover(); err != nil {
+	err := l.recover()
+	if err == nil {
+		err = l.deleteBelowStart() // a crash may have undone a deletion
+	}
+	if err != nil {
 		_ = l.closeFiles()
 		return nil, fmt.Errorf("open %s in %s: %w", o.Name, o.Dir, err)
 	}
@@ -56,6 +60,7 @@ func (l *Log) recover() error {
 	}
 	r := &loader{log: l, state: state, hasState: hasState, nowMs: l.nowMs(), unclean: l.opts.Unclean}
 	r.epochsLost = err != nil
+	l.disk.parentDirty.Store(!hasState)
 	if err := r.load(names); err != nil {
 		return err
 	}
@@ -131,20 +136,6 @@ func (r *loader) collect(names []string) error {
 			return err
 		}
 	}
-	return r.removeDeleted()
-}
-
-// removeDeleted removes segments that lie below the log start: a deletion that the
-// crash undid.
-func (r *loader) removeDeleted() error {
-	n := 0
-	for n+1 < len(r.segments) && r.segments[n+1].base <= r.state.start {
-		if err := r.log.removeFiles(r.segments[n].base); err != nil {
-			return err
-		}
-		n++
-	}
-	r.segments = r.segments[n:]
 	return nil
 }
 

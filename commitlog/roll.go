@@ -155,7 +155,7 @@ func (l *Log) dropEmptyLocked(s *segment) {
 // beginLocked begins a segment at the log's end.
 func (l *Log) beginLocked() (*segment, error) {
 	if l.mu.epochNew {
-		if err := l.disk.replace(stateName, l.mu.state.appendTo(nil)); err != nil {
+		if err := l.disk.putState(&l.mu.state); err != nil {
 			return nil, err
 		}
 	}

@@ -121,9 +121,17 @@ func (d *disk) readState() (s logState, found bool, err error) {
 	return s, true, nil
 }
 
+// putState replaces the state file; syncDir makes it last.
+func (d *disk) putState(s *logState) error {
+	if err := d.syncParent(); err != nil {
+		return err
+	}
+	return d.replace(stateName, s.appendTo(nil))
+}
+
 // writeState replaces the state file, durably.
 func (d *disk) writeState(s *logState) error {
-	if err := d.replace(stateName, s.appendTo(nil)); err != nil {
+	if err := d.putState(s); err != nil {
 		return err
 	}
 	return d.syncDir()
