@@ -109,7 +109,8 @@ func (l *Log) install(r *loader) {
 	}
 	st.state.suspectBase, st.state.suspectBytes = -1, 0
 	st.producers = r.producers
-	l.epochs.Store(&st.state.epochs)
+	epochs := st.state.epochs // readers have no lock, so not a pointer into the state
+	l.epochs.Store(&epochs)
 	l.setSegments(r.segments)
 	if n := len(r.segments); r.open {
 		s := r.segments[n-1]
