@@ -55,7 +55,14 @@ func newAPITable() apiTable {
 		one(0, 13, (*Broker).metadata),
 		quick(0, 5, (*Broker).apiVersions),
 		one(0, 5, (*Broker).initProducerID),
+		one(2, 7, (*Broker).createTopics),
+		one(1, 6, (*Broker).deleteTopics),
+		one(0, 2, (*Broker).deleteRecords),
 		quick(2, 4, (*Broker).offsetForLeaderEpoch),
+		one(1, 5, (*Broker).describeLogDirs),
+		one(0, 3, (*Broker).createPartitions),
+		quick(0, 2, (*Broker).describeCluster),
+		quick(0, 0, (*Broker).describeTopicPartitions),
 	} {
 		for int(a.key) >= len(table) {
 			table = append(table, nil)

@@ -2,7 +2,9 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 
+	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -51,4 +53,18 @@ func (b *Broker) errorCode(err error) (int16, string) {
 	}
 	b.log.Error("a request failed", zap.Error(err))
 	return kerr.UnknownServerError.Code, err.Error()
+}
+
+// refusal is an answer of kind that tells a person more than its code.
+func refusal(kind *kerr.Error, format string, args ...any) error {
+	return &metadata.Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
+
+// errorAnswer is errorCode with the message as answers carry it.
+func (b *Broker) errorAnswer(err error) (code int16, message *string) {
+	code, text := b.errorCode(err)
+	if text != "" {
+		message = &text
+	}
+	return code, message
 }

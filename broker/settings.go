@@ -7,6 +7,8 @@ import (
 
 	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/lacunamq/lacuna/commitlog"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // brokerSettings are the settings of the broker that handlers act on and that may change
@@ -16,6 +18,8 @@ type brokerSettings struct {
 	NumPartitions            int32 // num.partitions
 	OffsetsTopicPartitions   int32 // offsets.topic.num.partitions
 	OffsetsTopicSegmentBytes int   // offsets.topic.segment.bytes
+	DeleteTopics             bool  // delete.topic.enable
+	DescribePartitionsMax    int32 // max.request.partition.size.limit
 	IndividualCommit         bool  // individual.commit.enable
 }
 
@@ -39,7 +43,7 @@ func (b *Broker) configure(settings map[string]string) error {
 	id, err := number("node.id", 1)
 	b.nodeID = int32(id)
 	parts, err2 := number("num.partitions", 1)
-	b.current = &brokerSettings{AutoCreateTopics: settings["auto.create.topics.enable"] != "false", NumPartitions: int32(parts), OffsetsTopicPartitions: 50, OffsetsTopicSegmentBytes: 100 << 20, IndividualCommit: true}
+	b.current = &brokerSettings{AutoCreateTopics: settings["auto.create.topics.enable"] != "false", NumPartitions: int32(parts), OffsetsTopicPartitions: 50, OffsetsTopicSegmentBytes: 100 << 20, IndividualCommit: true, DeleteTopics: true, DescribePartitionsMax: 2000}
 	b.upkeepEvery = upkeepIntervals{retention: 5 * time.Minute, cleaning: 15 * time.Second, checkpoint: checkpointEvery}
 	b.flushInterval = 5 * time.Millisecond
 	if err == nil {
@@ -60,3 +64,18 @@ func (b *Broker) topicSettings(_ *metadata.Image, t *metadata.Topic) *topicSetti
 	}
 	return &topicSettings{log: c, individualCommit: true}
 }
+
+// newTopicConfig checks the settings that a topic is to be made with.
+func (b *Broker) newTopicConfig(req []kmsg.CreateTopicsRequestTopicConfig) (map[string]string, error) {
+	config := make(map[string]string, len(req))
+	for _, c := range req {
+		if c.Value == nil {
+			return nil, refusal(kerr.InvalidConfig, "setting %s has no value", c.Name)
+		}
+		config[c.Name] = *c.Value
+	}
+	return config, nil
+}
+
+// describeNewTopic lists the settings of a topic just made, as CreateTopics answers them.
+func (b *Broker) describeNewTopic(*metadata.Topic) []kmsg.CreateTopicsResponseTopicConfig { return nil }
