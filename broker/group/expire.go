@@ -72,6 +72,29 @@ func (s *State) Sweep(gone func(topic string, topicID [16]byte) bool, out *Outpu
 	}, out)
 }
 
+// Clamp lowers offsets that are past the end of their partition, as a crash that lost the
+// end of a log leaves them; otherwise records that come to be there would be skipped. end
+// gives the end of a partition, with ok false when it is not known. It returns what was
+// lowered, by group, with the offsets as they were.
+func (s *State) Clamp(end func(topic string, topicID [16]byte, partition int32) (offset int64, ok bool), out *Output) map[string][]PartitionOffset {
+	var lowered map[string][]PartitionOffset
+	for _, id := range s.ids() {
+		for _, o := range s.AllCommitted(id) {
+			last, ok := end(o.Topic, o.TopicID, o.Partition)
+			if !ok || o.Offset <= last {
+				continue
+			}
+			if lowered == nil {
+				lowered = make(map[string][]PartitionOffset)
+			}
+			lowered[id] = append(lowered[id], o)
+			o.Offset = last
+			s.emit(offsetRecord(id, o.TopicPartition, &o.Committed), out)
+		}
+	}
+	return lowered
+}
+
 func (s *State) deleteWhere(hit func(TopicPartition, *Committed) bool, out *Output) {
 	for _, id := range s.ids() {
 		for _, o := range s.AllCommitted(id) {

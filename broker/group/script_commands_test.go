@@ -84,6 +84,13 @@ func (w *world) runOffsets(t *testing.T, a args) (lines []string) {
 		lines = append(lines, message(w.state.DeleteGroup(group, &w.out)))
 	case "delete-topic":
 		w.state.DeleteTopic(a.str("topic", "t"), [16]byte{byte(a.num(t, "topic-id", 0))}, &w.out)
+	case "clamp":
+		lowered := w.state.Clamp(func(topic string, _ [16]byte, _ int32) (int64, bool) {
+			return a.num(t, "end", 0), topic == a.str("topic", "t")
+		}, &w.out)
+		for _, o := range lowered[group] {
+			lines = append(lines, fmt.Sprintf("%s-%d was %d", o.Topic, o.Partition, o.Offset))
+		}
 	case "sweep":
 		gone := a.list("gone")
 		w.state.Sweep(func(topic string, id [16]byte) bool {

@@ -178,3 +178,6 @@ func (s *State) Empty(group string) bool {
 
 // Len is the number of groups.
 func (s *State) Len() int { return len(s.groups) }
+
+// SetConfig changes the settings from now on.
+func (s *State) SetConfig(config Config) { s.config = config }

@@ -1,0 +1,62 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/lacunamq/lacuna/broker/group"
+	"github.com/lacunamq/lacuna/broker/journal"
+)
+
+// batchBytes is about how large a batch of records gets. A record that is larger is a
+// batch of its own.
+const batchBytes = 512 << 10
+
+// append appends what the turn decided.
+func (s *shard) append(now time.Time) error {
+	w := &s.owner
+	if len(w.out.Records) == 0 {
+		return nil
+	}
+	if w.journal == nil {
+		if err := s.openEmpty(); err != nil {
+			return err
+		}
+	}
+	for rest := w.out.Records; len(rest) > 0; {
+		n := fitting(rest)
+		if err := s.appendBatch(rest[:n], now.UnixMilli()); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// fitting is how many of the records go into the next batch.
+func fitting(records []group.Record) int {
+	size := 0
+	for i := range records {
+		size += len(records[i].Key) + len(records[i].Value)
+		if size > batchBytes && i > 0 {
+			return i
+		}
+	}
+	return len(records)
+}
+
+func (s *shard) appendBatch(records []group.Record, nowMs int64) error {
+	w := &s.owner
+	list := make([]journal.Record, len(records))
+	for i := range records {
+		list[i] = journal.Record{Key: records[i].Key, Value: records[i].Value, TimestampMs: nowMs}
+	}
+	receipt, err := w.journal.Append(list)
+	if err != nil {
+		return err
+	}
+	w.last, w.applied = receipt, receipt.Next
+	for i := range records {
+		w.view.note(records[i].Key, records[i].Value)
+	}
+	return nil
+}

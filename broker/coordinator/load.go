@@ -1,0 +1,154 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/lacunamq/lacuna/broker/group"
+	"github.com/lacunamq/lacuna/broker/journal"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
+)
+
+// viewState is the state of a shard as its log and its view see it. The view keeps
+// records as they are in the log, those of other kinds of groups too.
+type viewState struct {
+	state  *group.State
+	config group.Config
+	log    *zap.Logger
+	// dirty holds the last value, nil for none, of the keys that the view lags behind in.
+	dirty map[string][]byte
+	// foreign are keys that mean nothing to this package, malformed their records that
+	// should.
+	foreign, malformed int
+}
+
+// Reset is part of journal.State.
+func (v *viewState) Reset() {
+	v.state = group.NewState(v.config)
+	v.dirty = make(map[string][]byte)
+	v.foreign, v.malformed = 0, 0
+}
+
+// Load is part of journal.State.
+func (v *viewState) Load(key, value []byte) error {
+	v.apply(key, value)
+	return nil
+}
+
+// Apply is part of journal.State.
+func (v *viewState) Apply(_ int64, r journal.Record) error {
+	v.apply(r.Key, r.Value)
+	v.note(r.Key, bytes.Clone(r.Value))
+	return nil
+}
+
+// note remembers what the view is to hold; the value is kept.
+func (v *viewState) note(key, value []byte) { v.dirty[string(key)] = value }
+
+// apply goes on without a record that can't be read: one bad record, which a client may
+// have produced, must not take down a partition's groups.
+func (v *viewState) apply(key, value []byte) {
+	r, err := group.DecodeRecord(key, value)
+	switch {
+	case err != nil:
+		v.malformed++
+		v.log.Error("a record of __consumer_offsets cannot be read and is ignored", zap.Error(err))
+	case !r.Known():
+		v.foreign++
+	default:
+		v.state.Apply(&r)
+	}
+}
+
+// Lost is part of journal.Tolerant: what a damaged batch held falls back to what was
+// before it, so that records are read again.
+func (v *viewState) Lost(e *journal.CorruptError) error {
+	v.log.Error("committed offsets and groups of a damaged batch are lost; "+
+		"groups go on from what they had committed before", zap.Error(e))
+	return nil
+}
+
+// Checkpoint is part of journal.State.
+func (v *viewState) Checkpoint(w journal.Writer) error {
+	for key, value := range v.dirty {
+		if value == nil {
+			w.Delete([]byte(key))
+		} else {
+			w.Set([]byte(key), value)
+		}
+	}
+	clear(v.dirty)
+	return nil
+}
+
+// load brings the shard to what its log holds.
+func (s *shard) load() error {
+	v := &viewState{config: *s.c.config.Load(), log: s.log}
+	v.Reset()
+	w := &s.owner
+	if s.c.opts.Written(s.index) {
+		if err := s.open(v); err != nil {
+			s.drop(err)
+			s.log.Error("cannot load groups", zap.Error(err))
+			return err
+		}
+	} else {
+		w.view = v
+	}
+	w.state, w.config = v.state, s.c.config.Load()
+	w.state.Loaded(s.c.opts.Now(), &w.out)
+	return nil
+}
+
+// open opens the partition, and brings v to what it holds.
+func (s *shard) open(v *viewState) error {
+	part, err := s.c.opts.Open(s.index)
+	if err != nil {
+		return fmt.Errorf("open partition %d of the group coordinator: %w: %w", s.index, kerr.NotCoordinator, err)
+	}
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	s.committing.checkpointer = nil
+	recovered, err := journal.Recover(s.c.ctx, part.View, part.Source, part.Log, v)
+	if err != nil {
+		return fmt.Errorf("load partition %d of the group coordinator: %w: %w", s.index, kerr.CoordinatorNotAvailable, err)
+	}
+	if recovered.Dropped != "" {
+		s.log.Warn("the view of committed offsets was dropped and built anew", zap.String("why", recovered.Dropped))
+	}
+	if v.state.Len() > 0 {
+		s.log.Info("groups loaded", zap.Int("groups", v.state.Len()), zap.Int("replayed", recovered.Replayed))
+	}
+	w := &s.owner
+	w.view, w.applied = v, recovered.Applied
+	w.journal = journal.Open(part.Log, part.Source)
+	w.checkpointer = journal.NewCheckpointer(part.View, part.Source, part.Log)
+	s.committing.checkpointer = w.checkpointer
+	s.viewAt.Store(recovered.From)
+	return nil
+}
+
+// openEmpty opens a partition that was not written before, for the state that the shard
+// has already.
+func (s *shard) openEmpty() error {
+	mine := s.owner.view
+	found := &viewState{config: mine.config, log: s.log}
+	if err := s.open(found); err != nil {
+		return err
+	}
+	if found.state.Len() > 0 || s.owner.applied > 0 {
+		return fmt.Errorf("partition %d of the group coordinator was taken for empty, and ends at offset %d", s.index, s.owner.applied)
+	}
+	s.owner.view = mine
+	return nil
+}
+
+// durable is the error of an answer whose records did not come to be durable.
+func durable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("group coordinator: %w: %w", kerr.NotCoordinator, err)
+}
