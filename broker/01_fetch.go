@@ -15,7 +15,7 @@ import (
 // ScannedTo (docs/protocol.md).
 func (b *Broker) fetch(c *call, req *kmsg.FetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
-	filter, err := b.keyFilterOf(req)
+	filter, err := keyFilterOf(req)
 	if err != nil {
 		resp.ErrorCode, _ = b.errorCode(err)
 		return resp

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lacunamq/lacuna/broker/filter"
 	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/statestore"
@@ -28,6 +29,7 @@ type Broker struct {
 	topics      *topics
 	producerIDs *producerIDs
 	sessions    *fetchSessions
+	filters     *filter.Reader
 	memory      *semaphore.Weighted // for requests
 	fetchMemory *semaphore.Weighted // for fetched data
 	metrics     *metrics
@@ -77,6 +79,7 @@ func (b *Broker) start(ctx context.Context) (err error) {
 	if b.store, err = b.openStore(); err != nil {
 		return err
 	}
+	b.filters = filter.New(filter.Config{Logger: b.log})
 	b.topics = newTopics(b)
 	if b.controller, err = openController(ctx, b); err != nil {
 		return err

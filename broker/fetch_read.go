@@ -222,7 +222,6 @@ func (r *fetchRead) unreserve(bytes int64) {
 func (r *fetchRead) readRecords(log *commitlog.Log, t *fetchTarget, res *fetchResult, o commitlog.ReadOptions) error {
 	res.at = len(*r.buf)
 	res.end = res.at
-	next := t.offset
 	if r.filter != nil {
 		return r.readFiltered(log, t, res, o)
 	}
@@ -230,8 +229,14 @@ func (r *fetchRead) readRecords(log *commitlog.Log, t *fetchTarget, res *fetchRe
 	if err != nil {
 		return err
 	}
-	*r.buf, next = read.Data, read.Next
+	*r.buf = read.Data
 	res.end = len(read.Data)
+	return r.readAborted(log, t, res, read.Next)
+}
+
+// readAborted adds the aborted transactions among what was read up to next, for a
+// consumer that is to leave them out.
+func (r *fetchRead) readAborted(log *commitlog.Log, t *fetchTarget, res *fetchResult, next int64) (err error) {
 	if r.readCommitted && next > t.offset {
 		res.aborted, err = log.AbortedTxns(t.offset, next)
 	}

@@ -20,6 +20,7 @@ type brokerSettings struct {
 	OffsetsTopicSegmentBytes int   // offsets.topic.segment.bytes
 	DeleteTopics             bool  // delete.topic.enable
 	DescribePartitionsMax    int32 // max.request.partition.size.limit
+	FilterMaxScanBytes       int64 // fetch.filter.max.scan.bytes
 	IndividualCommit         bool  // individual.commit.enable
 }
 
@@ -43,7 +44,7 @@ func (b *Broker) configure(settings map[string]string) error {
 	id, err := number("node.id", 1)
 	b.nodeID = int32(id)
 	parts, err2 := number("num.partitions", 1)
-	b.current = &brokerSettings{AutoCreateTopics: settings["auto.create.topics.enable"] != "false", NumPartitions: int32(parts), OffsetsTopicPartitions: 50, OffsetsTopicSegmentBytes: 100 << 20, IndividualCommit: true, DeleteTopics: true, DescribePartitionsMax: 2000}
+	b.current = &brokerSettings{AutoCreateTopics: settings["auto.create.topics.enable"] != "false", NumPartitions: int32(parts), OffsetsTopicPartitions: 50, OffsetsTopicSegmentBytes: 100 << 20, IndividualCommit: true, DeleteTopics: true, FilterMaxScanBytes: 64 << 20, DescribePartitionsMax: 2000}
 	b.upkeepEvery = upkeepIntervals{retention: 5 * time.Minute, cleaning: 15 * time.Second, checkpoint: checkpointEvery}
 	b.flushInterval = 5 * time.Millisecond
 	if err == nil {
