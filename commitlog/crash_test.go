@@ -36,6 +36,13 @@ var crashConfigs = map[string]func(o *Options, rng *rand.Rand){
 		}
 		o.CleanerMemory = 1 // 192 keys
 	},
+	"no-fsync": func(o *Options, _ *rand.Rand) { o.Fsync = false },
+	"flush-ms": func(o *Options, rng *rand.Rand) {
+		o.Config.FlushMs = 1 + rng.Int64N(20)
+		if rng.IntN(2) == 0 {
+			o.Config.FlushMessages = rng.Int64N(20)
+		}
+	},
 	"log-append-time": func(o *Options, _ *rand.Rand) { o.Config.LogAppendTime = true },
 }
 

@@ -54,6 +54,9 @@ func (r *loader) finish() error {
 		r.state.start = max(r.state.start, r.segments[0].base)
 		end = r.segments[n-1].next.Load()
 	}
+	if err := r.finishProducers(); err != nil {
+		return err
+	}
 	if end < r.state.start { // possible without fsync: nothing is left above the start
 		r.drop(r.segments[len(r.segments)-1], end, 0, "it ends below the log start")
 		if r.open {
@@ -64,9 +67,6 @@ func (r *loader) finish() error {
 		end = r.state.start
 	}
 	r.report.End = end
-	if err := r.finishProducers(); err != nil {
-		return err
-	}
 	return r.makeDurable()
 }
 

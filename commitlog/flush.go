@@ -230,11 +230,20 @@ func (l *Log) runFlush(w *flushWork) error {
 // sealRolled makes the rolled segments durable. Those whose index found no space stay
 // in w, their data is durable all the same.
 func (l *Log) sealRolled(w *flushWork) error {
-	var left []rolledSegment
+	if len(w.rolled) == 0 {
+		return nil
+	}
 	for _, r := range w.rolled {
 		if err := l.syncSegment(r.segment); err != nil {
 			return err
 		}
+	}
+	// Their names, too, are durable before an index says that they are whole.
+	if err := l.disk.syncDir(); err != nil {
+		return err
+	}
+	var left []rolledSegment
+	for _, r := range w.rolled {
 		err := l.writeIndex(r.segment, &r.image)
 		switch {
 		case isNoSpace(err):

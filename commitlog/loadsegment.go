@@ -84,8 +84,7 @@ func (r *loader) settle(i int) error {
 	if err != nil {
 		return fmt.Errorf("stat %s: %w", r.log.disk.path(s.name(logExt)), err)
 	}
-	hole := s.next.Load() < r.limit(i) && r.limit(i) > max(r.holesBelow(), r.state.start)
-	if !last && hole && r.crashLeft(i) {
+	if r.holeAfter(i) {
 		if err := r.dropAfter(i); err != nil {
 			return err
 		}
@@ -98,12 +97,13 @@ func (r *loader) settle(i int) error {
 	return r.seal(i)
 }
 
-// crashLeft tells whether the end of segment i, which is missing, was never durable, so
+// holeAfter tells whether the end of segment i is missing and was never durable, so
 // that what later segments hold was never acknowledged. A segment is whole on the disk
-// before a later one is sealed, and with fsync before a later one exists; a segment that
-// was whole and is not now has been damaged, and that ends only its own records.
-func (r *loader) crashLeft(i int) bool {
-	if r.log.opts.Fsync {
+// before a later one is sealed, and before a later one exists where answers wait for
+// fsyncs; a segment that was whole and is not now has been damaged, and that ends only its own records.
+func (r *loader) holeAfter(i int) bool {
+	next, limit := r.segments[i].next.Load(), r.limit(i)
+	if i+1 == len(r.segments) || next >= limit || limit <= max(r.holesBelow(), r.state.start) || r.log.answersAfterSyncLocked() {
 		return false
 	}
 	for _, s := range r.segments[i+1:] {
@@ -134,7 +134,7 @@ func (r *loader) dropAfter(i int) error {
 		}
 	}
 	r.segments = r.segments[:i+1]
-	return nil
+	return d.syncDir()
 }
 
 // seal writes down where segment i ends.

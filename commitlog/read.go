@@ -33,9 +33,11 @@ type Read struct {
 func (l *Log) Read(dst []byte, from int64, o ReadOptions) (Read, error) {
 	for {
 		r, err := l.readOnce(dst, from, o)
-		if again, err := l.goneIsOver(err); !again {
-			return r, err
+		again, err := l.goneIsOver(err)
+		if again || err == nil && from < l.start.Load() { // records were deleted under it
+			continue
 		}
+		return r, err
 	}
 }
 
@@ -71,9 +73,10 @@ func (l *Log) readOnce(dst []byte, from int64, o ReadOptions) (Read, error) {
 			return Read{Data: dst, Next: from}, fmt.Errorf("%s at offset %d: %w", l.opts.Name, r.Next, err)
 		}
 		if full {
-			break
+			return r, nil
 		}
 	}
+	r.Next = max(r.Next, upTo) // what is left below is a hole
 	return r, nil
 }
 
@@ -107,7 +110,7 @@ func (l *Log) readSegment(s *segment, r *Read, upTo int64, room int, minOne bool
 	if kept == 0 && minOne && more {
 		return true, r.fillOne(s, pos, upTo)
 	}
-	return more, nil
+	return more || int64(n) < left, nil
 }
 
 // fill appends n bytes of the segment at pos.

@@ -190,7 +190,12 @@ func (r *loader) loadSegment(i int) error {
 	case ok && h.sealed:
 		s.sealed.Store(true)
 		s.indexed.Store(true)
-		r.synced = last
+		if r.holeAfter(i) {
+			if err := r.dropAfter(i); err != nil {
+				return err
+			}
+		}
+		r.synced = i+1 == len(r.segments)
 		return nil
 	case ok && last && h.dataBytes == size:
 		r.open, r.synced = true, true

@@ -81,14 +81,14 @@ func (l *Log) deleteBelowStart() error {
 }
 
 // handDownProducers saves the state of the producers after a segment that goes, if the
-// next one is active and has no index file yet: else a crash would forget them.
+// next one has no index file yet: else a crash would forget them.
 func (l *Log) handDownProducers(gone *segment) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.syncing.Lock() // the flusher writes that file too
 	defer l.syncing.Unlock()
-	next := l.mu.active
-	if next == nil || l.mu.flush.checkpointed > 0 || next != (*l.segments.Load())[0] {
+	next := (*l.segments.Load())[0]
+	if next.indexed.Load() || next == l.mu.active && l.mu.flush.checkpointed > 0 {
 		return nil
 	}
 	x, err := l.disk.readIndex(gone.base, indexExt)

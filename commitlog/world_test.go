@@ -56,6 +56,7 @@ type writer struct {
 type snapshot struct {
 	fs      *vfs.MemFS
 	visible Bounds
+	process bool // only the process died: the system has written all
 }
 
 func newWorld(t *testing.T, seed uint64, configure func(o *Options, rng *rand.Rand)) *world {
@@ -101,6 +102,7 @@ func (w *world) takeSnapshot() {
 	w.snap.taken = append(w.snap.taken, snapshot{
 		fs:      w.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: w.snap.rng}),
 		visible: w.snap.last,
+		process: percent == 100,
 	})
 }
 
@@ -215,6 +217,7 @@ func (w *world) wait(a Appended, o AppendOptions) {
 	<-a.Flush.Done()
 	require.NoError(w.t, a.Flush.Err())
 	require.Greater(w.t, w.l.Bounds().HighWatermark, a.Last, "answered means visible")
+	require.GreaterOrEqual(w.t, w.l.Bounds().HighWatermark, w.l.Bounds().LSO)
 }
 
 func (w *world) writer(id int64) *writer {
