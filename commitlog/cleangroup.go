@@ -292,13 +292,24 @@ func (l *Log) decideSwap(w *segmentWriter, aborted []abortedTxn) error {
 	if err := l.disk.syncDir(); err != nil {
 		return err
 	}
-	if err := l.disk.replace(w.seg.name(swapExt), image.encode()); err != nil {
+	err = l.disk.replace(w.seg.name(swapExt), image.encode())
+	if err == nil {
+		err = l.disk.syncDir()
+	}
+	if err == nil {
+		return nil
+	}
+	// It may be there all the same, and without the batches it must not be.
+	undo := l.disk.remove(w.seg.name(swapExt))
+	if undo == nil {
+		undo = l.disk.syncDir()
+	}
+	if undo == nil {
 		return err
 	}
-	if err := l.disk.syncDir(); err != nil {
-		return fmt.Errorf("%w: %w", errSwapDecided, err)
-	}
-	return nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Errorf("%w: %w", errSwapDecided, l.failLocked(errors.Join(err, undo)))
 }
 
 // installLocked shows the new segment to readers in place of its group.

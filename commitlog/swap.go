@@ -31,6 +31,9 @@ func (r *loader) finishSwap(names []string) ([]string, error) {
 		}
 		found = true
 		x, err := d.readIndex(base, swapExt)
+		if err == nil {
+			err = d.checkSwap(&x.header)
+		}
 		if errors.Is(err, errCorruptFile) {
 			r.log.logger.Error("forget a compaction", zap.String("partition", r.log.opts.Name), zap.Error(err))
 			err = d.remove(name)
@@ -49,6 +52,22 @@ func (r *loader) finishSwap(names []string) ([]string, error) {
 		return nil, fmt.Errorf("list %s: %w", d.dir, err)
 	}
 	return names, nil
+}
+
+// checkSwap checks that the batches of a swap are there, as .cleaned or in place already.
+func (d *disk) checkSwap(h *indexHeader) error {
+	for _, ext := range []string{cleanedExt, logExt} {
+		info, err := d.fs.Stat(d.path(segmentName(h.base, ext)))
+		switch {
+		case err == nil && info.Size() == h.dataBytes:
+			return nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return err
+		case err == nil:
+			return fmt.Errorf("%w: %s has %d bytes, its swap says %d", errCorruptFile, d.path(segmentName(h.base, ext)), info.Size(), h.dataBytes)
+		}
+	}
+	return fmt.Errorf("%w: the batches of %s are missing", errCorruptFile, segmentName(h.base, swapExt))
 }
 
 // completeSwap puts the new files of the segment at base in place of all of [base,
