@@ -12,11 +12,11 @@ import (
 // Msg is one delivered record.
 type Msg struct {
 	Part  int32
-	Deliv int32
+	Deliv int32 // delivery count, 0 where the server does not tell
 	Off   int64
 	Key   []byte
 	Val   []byte
-	H     any
+	H     any // the client's own handle
 }
 
 // Consumer is one member of a queue group.
@@ -56,267 +56,137 @@ type QueueCfg struct {
 	UntilRedeliv bool
 }
 
-type held struct {
-	due time.Time
-	m   Msg
+// queue is one run of a queue workload.
+type queue struct {
+	cfg       QueueCfg
+	run       *Run
+	consumers []Consumer
+	errs      chan error // the first ones; a full channel drops
+	ctx       context.Context
+	cancel    context.CancelFunc
+	opened    time.Duration // how long it took until all consumers were open
+	start     time.Time     // when they were
+
+	seen                 *Seen
+	per                  []atomic.Int64 // unique records by consumer
+	latency, cold, hot   Histogram
+	held, mostHeld       atomic.Int64
+	acked                atomic.Int64
+	firstAt, lastAt      atomic.Int64 // of a delivery, in unix nanoseconds; 0: none yet
+	redeliveredAt        atomic.Int64
+	phase2At             atomic.Int64 // when all of the gaps were open
+	phase2CPU            atomic.Value // float64: the server's CPU seconds then
+	line                 []int64      // unique records by second
+	uniqueEnd            int64
+	handledLast, endedAt time.Time
+	stalled              bool
 }
 
-// RunQueue runs the consumers and fills m.
+// RunQueue runs the consumers and fills m with what the run was.
 func RunQueue(cfg QueueCfg, open func(i int) (Consumer, error), m map[string]any) error {
-	run := Begin(cfg.Pid)
-	seen := NewSeen(cfg.Total)
-	var hist, cold, hot Hist
-	var open0, maxOpen, redeliv, acked atomic.Int64
-	var firstAt, lastAt, phase2At, redelAt atomic.Int64
-	var phase2CPU atomic.Value
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	cs := make([]Consumer, cfg.N)
-	errs := make(chan error, cfg.N*2)
-	var wg sync.WaitGroup
-	for i := range cs {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			c, err := open(i)
-			if err != nil {
-				errs <- fmt.Errorf("open %d: %w", i, err)
-				return
-			}
-			cs[i] = c
-		}()
+	q := &queue{
+		cfg: cfg, run: Begin(cfg.Pid), seen: NewSeen(cfg.Total),
+		consumers: make([]Consumer, cfg.N), per: make([]atomic.Int64, cfg.N), errs: make(chan error, cfg.N*2),
 	}
-	wg.Wait()
-	select {
-	case e := <-errs:
-		return e
-	default:
+	q.ctx, q.cancel = context.WithCancel(context.Background())
+	defer q.cancel()
+	if err := q.openAll(open); err != nil {
+		return err
 	}
-	openSecs := time.Since(run.t0).Seconds()
-	start := time.Now()
-	warmUntil := start.Add(cfg.Warm)
 	if cfg.OnStart != nil {
 		cfg.OnStart()
 	}
-	per := make([]atomic.Int64, cfg.N)
-	for i, c := range cs {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			var buf, acks []Msg
-			var q []held
-			for ctx.Err() == nil {
-				var err error
-				buf, err = c.Poll(ctx, buf[:0])
-				if err != nil && ctx.Err() == nil {
-					select {
-					case errs <- fmt.Errorf("consumer %d: %w", i, err):
-					default:
-					}
-					cancel()
-					break
-				}
-				now := time.Now()
-				if len(buf) > 0 {
-					firstAt.CompareAndSwap(0, now.UnixNano())
-					lastAt.Store(now.UnixNano())
-				}
-				acks = acks[:0]
-				for j := range buf {
-					x := &buf[j]
-					if len(x.Val) < 16 {
-						acks = append(acks, *x)
-						continue
-					}
-					if x.Deliv > 1 {
-						redelAt.CompareAndSwap(0, now.UnixNano())
-					}
-					seq := Seq(x.Val)
-					isNew := seen.Add(seq)
-					if !isNew {
-						redeliv.Add(1)
-					} else {
-						per[i].Add(1)
-					}
-					if cfg.Live && isNew && now.After(warmUntil) {
-						hist.Add(now.Sub(time.Unix(0, TS(x.Val))))
-					}
-					hold := false
-					if cfg.HotKey != "" {
-						if string(x.Key) == cfg.HotKey {
-							time.Sleep(cfg.HotSleep)
-							hot.Add(time.Since(start))
-						} else {
-							cold.Add(time.Since(start))
-						}
-						lastAt.Store(time.Now().UnixNano())
-					}
-					switch {
-					case cfg.HoldAll:
-						hold = true
-					case cfg.HoldFirst > 0:
-						hold = int64(seq) < 2*cfg.HoldFirst && seq&1 == 1
-					case cfg.LatePct > 0 && isNew:
-						hold = int((seq*2654435761)>>7%100) < cfg.LatePct
-					}
-					if hold {
-						due := now.Add(cfg.LateFor)
-						if cfg.HoldAll || cfg.HoldFirst > 0 {
-							due = now.Add(time.Hour)
-						}
-						y := *x
-						y.Key, y.Val = nil, nil
-						q = append(q, held{due, y})
-						n := open0.Add(1)
-						if n > maxOpen.Load() {
-							maxOpen.Store(n)
-						}
-					} else {
-						acks = append(acks, *x)
-					}
-				}
-				if cfg.HoldFirst > 0 && phase2At.Load() == 0 && seen.Uniq.Load() >= 2*cfg.HoldFirst {
-					if phase2At.CompareAndSwap(0, time.Now().UnixNano()) {
-						phase2CPU.Store(ReadProc(cfg.Pid).CPU)
-					}
-				}
-				k := 0
-				for k < len(q) && q[k].due.Before(now) {
-					acks = append(acks, q[k].m)
-					k++
-				}
-				if k > 0 {
-					q = q[k:]
-					open0.Add(int64(-k))
-				}
-				if len(acks) > 0 {
-					if err := c.Ack(acks); err != nil && ctx.Err() == nil {
-						select {
-						case errs <- fmt.Errorf("ack %d: %w", i, err):
-						default:
-						}
-						cancel()
-					}
-					acked.Add(int64(len(acks)))
-				}
-			}
-			if !cfg.Abandon {
-				fctx, fc := context.WithTimeout(context.Background(), 10*time.Second)
-				if err := c.Flush(fctx); err != nil {
-					select {
-					case errs <- fmt.Errorf("flush %d: %w", i, err):
-					default:
-					}
-				}
-				fc()
-			}
-		}()
+	var workers sync.WaitGroup
+	for i := range q.consumers {
+		workers.Go(func() { q.work(i) })
 	}
-	var line []int64
-	prev := int64(0)
-	lastProg := time.Now()
-	tick := time.NewTicker(20 * time.Millisecond)
-	nextSec := start.Add(time.Second)
-	stalled := false
-	for ctx.Err() == nil {
-		<-tick.C
-		now := time.Now()
-		u := seen.Uniq.Load()
-		if now.After(nextSec) {
-			line = append(line, u-prev)
-			if cfg.Debug {
-				fmt.Fprintln(os.Stderr, "sec", len(line), "uniq", u, "dup", seen.Dup.Load(), "open", open0.Load())
-			}
-			prev = u
-			nextSec = nextSec.Add(time.Second)
-		}
-		if t := lastAt.Load(); t != 0 && seen.Uniq.Load() > 0 {
-			lp := time.Unix(0, t)
-			if lp.After(lastProg) {
-				lastProg = lp
-			}
-		}
-		if u >= cfg.Records && !cfg.UntilRedeliv {
-			break
-		}
-		if cfg.UntilRedeliv && redelAt.Load() != 0 {
-			break
-		}
-		if now.Sub(start).Seconds() > cfg.Secs {
-			break
-		}
-		if cfg.Stall > 0 && u > 0 && now.Sub(lastProg).Seconds() > cfg.Stall {
-			stalled = true
-			break
-		}
+	q.supervise()
+	q.uniqueEnd = q.seen.Uniq.Load()
+	q.handledLast = time.Unix(0, q.lastAt.Load())
+	q.cancel()
+	workers.Wait()
+	q.endedAt = time.Now()
+	if q.stalled || cfg.HotKey != "" {
+		q.endedAt = q.handledLast
 	}
-	uniq := seen.Uniq.Load()
-	handled := time.Unix(0, lastAt.Load())
-	cancel()
-	wg.Wait()
-	end := time.Now()
-	if stalled || cfg.HotKey != "" {
-		end = handled
-	}
-	el := 0.0
-	if firstAt.Load() != 0 {
-		el = end.Sub(time.Unix(0, firstAt.Load())).Seconds()
-		m["join_secs"] = R3(time.Unix(0, firstAt.Load()).Sub(run.t0).Seconds())
-	}
-	run.EndAt(m, uniq, el)
-	if t := redelAt.Load(); t != 0 {
-		m["first_redeliv_s"] = R3(time.Unix(0, t).Sub(run.t0).Seconds())
-		m["first_redeliv_unix_ms"] = t / 1e6
-	}
-	if t := firstAt.Load(); t != 0 && cfg.UntilRedeliv {
-		m["first_unix_ms"] = t / 1e6
-	}
-	m["open_secs"] = R3(openSecs)
-	m["consumers"] = cfg.N
-	m["dup"] = seen.Dup.Load()
-	m["stalled"] = stalled
-	m["acked"] = acked.Load()
-	m["max_open"] = maxOpen.Load()
-	m["open_end"] = open0.Load()
-	if len(line) <= 40 {
-		m["line"] = line
-	}
-	active := 0
-	for i := range per {
-		if per[i].Load() > 0 {
-			active++
-		}
-	}
-	m["active"] = active
-	if cfg.RX != nil && uniq > 0 {
-		m["rx_b_rec"] = R3(float64(cfg.RX.Load()) / float64(uniq))
-	}
-	if cfg.Live {
-		m["p50"], m["p99"], m["p999"], m["max_ms"] = hist.Q(.5), hist.Q(.99), hist.Q(.999), hist.Max()
-		m["lat_n"] = hist.N()
-	}
-	if cfg.HotKey != "" {
-		m["cold_p50"], m["cold_p99"], m["cold_max"] = cold.Q(.5), cold.Q(.99), cold.Max()
-		m["hot_p50"], m["hot_max"], m["hot_n"] = hot.Q(.5), hot.Max(), hot.N()
-	}
-	if p := phase2At.Load(); p != 0 {
-		n2 := uniq - 2*cfg.HoldFirst
-		s2 := end.Sub(time.Unix(0, p)).Seconds()
-		m["n2"] = n2
-		m["rate2"] = int64(float64(n2) / s2)
-		if n2 > 0 {
-			m["cpu2_us_rec"] = R3((ReadProc(cfg.Pid).CPU - phase2CPU.Load().(float64)) / float64(n2) * 1e6)
-		}
-	}
-	for i := range cs {
-		wg.Add(1)
-		go func() { defer wg.Done(); cs[i].Close(!cfg.Abandon) }()
-	}
-	wg.Wait()
+	q.report(m)
+	q.closeAll()
 	select {
-	case e := <-errs:
-		m["err"] = e.Error()
+	case err := <-q.errs:
+		m["err"] = err.Error()
 	default:
 	}
 	return nil
+}
+
+func (q *queue) openAll(open func(i int) (Consumer, error)) error {
+	var opening sync.WaitGroup
+	for i := range q.consumers {
+		opening.Go(func() {
+			c, err := open(i)
+			if err != nil {
+				q.fail(fmt.Errorf("open %d: %w", i, err))
+				return
+			}
+			q.consumers[i] = c
+		})
+	}
+	opening.Wait()
+	q.opened, q.start = time.Since(q.run.t0), time.Now()
+	select {
+	case err := <-q.errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (q *queue) closeAll() {
+	var closing sync.WaitGroup
+	for _, c := range q.consumers {
+		closing.Go(func() { c.Close(!q.cfg.Abandon) })
+	}
+	closing.Wait()
+}
+
+// fail keeps an error for the result and ends the run.
+func (q *queue) fail(err error) {
+	select {
+	case q.errs <- err:
+	default:
+	}
+	q.cancel()
+}
+
+// supervise watches until the run has what it wants, stalls, or has run long enough.
+func (q *queue) supervise() {
+	progress, nextSecond := time.Now(), q.start.Add(time.Second)
+	before := int64(0)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for q.ctx.Err() == nil {
+		<-tick.C
+		now, unique := time.Now(), q.seen.Uniq.Load()
+		if now.After(nextSecond) {
+			q.line = append(q.line, unique-before)
+			if q.cfg.Debug {
+				fmt.Fprintln(os.Stderr, "sec", len(q.line), "uniq", unique, "dup", q.seen.Dup.Load(), "open", q.held.Load())
+			}
+			before, nextSecond = unique, nextSecond.Add(time.Second)
+		}
+		if at := q.lastAt.Load(); at != 0 && unique > 0 && time.Unix(0, at).After(progress) {
+			progress = time.Unix(0, at)
+		}
+		done := unique >= q.cfg.Records
+		if q.cfg.UntilRedeliv {
+			done = q.redeliveredAt.Load() != 0
+		}
+		if done || now.Sub(q.start).Seconds() > q.cfg.Secs {
+			return
+		}
+		if q.cfg.Stall > 0 && unique > 0 && now.Sub(progress).Seconds() > q.cfg.Stall {
+			q.stalled = true
+			return
+		}
+	}
 }
