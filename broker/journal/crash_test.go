@@ -198,7 +198,7 @@ func (m *machine) crashed() *vfs.MemFS {
 // After a crash at any write, also one during the recovery from another, the state is
 // the fold of the log, which has all that was answered.
 func TestCrashAnywhere(t *testing.T) {
-	seeds := 60
+	seeds := 25
 	if os.Getenv("LACUNA_LONG") != "" {
 		seeds = 3000
 	}
