@@ -55,12 +55,23 @@ func newAPITable() apiTable {
 		one(0, 13, (*Broker).metadata),
 		quick(0, 5, (*Broker).apiVersions),
 		one(0, 5, (*Broker).initProducerID),
+		plain(twoStage(2, 10, (*Broker).offsetCommit)),
+		one(1, 10, (*Broker).offsetFetch),
+		quick(0, 6, (*Broker).findCoordinator),
+		one(0, 9, (*Broker).joinGroup),
+		one(0, 4, (*Broker).heartbeat),
+		one(0, 5, (*Broker).leaveGroup),
+		one(0, 5, (*Broker).syncGroup),
+		one(0, 6, (*Broker).describeGroups),
+		one(0, 5, (*Broker).listGroups),
 		one(2, 7, (*Broker).createTopics),
 		one(1, 6, (*Broker).deleteTopics),
 		one(0, 2, (*Broker).deleteRecords),
 		quick(2, 4, (*Broker).offsetForLeaderEpoch),
 		one(1, 5, (*Broker).describeLogDirs),
 		one(0, 3, (*Broker).createPartitions),
+		one(0, 3, (*Broker).deleteGroups),
+		one(0, 0, (*Broker).offsetDelete),
 		quick(0, 2, (*Broker).describeCluster),
 		quick(0, 0, (*Broker).describeTopicPartitions),
 	} {
@@ -98,4 +109,10 @@ func twoStage[R kmsg.Request](min, max int16, begin func(*Broker, *call, R) func
 			return begin(b, c, req.(R))
 		},
 	}
+}
+
+// plain marks a two-stage API whose requests consist of structures, unlike Produce.
+func plain(a *api) *api {
+	a.weight = plainWeight
+	return a
 }

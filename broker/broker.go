@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lacunamq/lacuna/broker/filter"
+	"github.com/lacunamq/lacuna/broker/coordinator"
 	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/statestore"
@@ -27,6 +29,7 @@ type Broker struct {
 	store       *statestore.DB
 	controller  *controller
 	topics      *topics
+	groups      *coordinator.Coordinator
 	producerIDs *producerIDs
 	sessions    *fetchSessions
 	filters     *filter.Reader
@@ -36,7 +39,7 @@ type Broker struct {
 	listeners   *listeners
 	admin       *adminServer
 
-	current       *brokerSettings
+	current       atomic.Pointer[brokerSettings]
 	flushInterval time.Duration
 
 	nodeID    int32
@@ -79,17 +82,21 @@ func (b *Broker) start(ctx context.Context) (err error) {
 	if b.store, err = b.openStore(); err != nil {
 		return err
 	}
-	b.filters = filter.New(filter.Config{Logger: b.log})
+	b.filters = filter.New(filter.Config{MaxDecodedBatchBytes: int(b.settings().configs.Values().Int("max.decoded.batch.bytes")), Logger: b.log})
 	b.topics = newTopics(b)
 	if b.controller, err = openController(ctx, b); err != nil {
 		return err
 	}
+	b.refreshSettings(b.controller.image.Load())
 	b.topics.apply(b.controller.image.Load())
 	if err := b.openLogs(ctx); err != nil {
 		return err
 	}
 	b.producerIDs = &producerIDs{reserve: b.controller.reserveProducerIDs}
 	if err := b.createInternalTopics(); err != nil {
+		return err
+	}
+	if err := b.openGroups(ctx); err != nil {
 		return err
 	}
 	b.memory = semaphore.NewWeighted(b.limits.memoryBytes)
@@ -107,6 +114,7 @@ func (b *Broker) start(ctx context.Context) (err error) {
 	background, cancel := context.WithCancel(context.Background())
 	b.background.cancel = cancel
 	b.background.wg.Go(func() { b.upkeep(background) })
+	b.background.wg.Go(func() { b.groupUpkeep(background) })
 	b.listeners.serve()
 	return nil
 }
@@ -164,6 +172,9 @@ func (b *Broker) shut(ctx context.Context, clean bool) error {
 		b.background.cancel()
 		b.background.wg.Wait()
 	}
+	if b.groups != nil {
+		keep("the group coordinator", b.groups.Close(context.Background()))
+	}
 	if b.topics != nil {
 		keep("the topics", b.topics.close())
 	}
@@ -182,7 +193,9 @@ func (b *Broker) shut(ctx context.Context, clean bool) error {
 // metadataChanged makes the topics those of a new image. The controller calls it, one
 // call at a time.
 func (b *Broker) metadataChanged(image *metadata.Image) {
+	b.refreshSettings(image)
 	for _, t := range b.topics.apply(image) {
+		b.forgetTopic(t)
 		b.discard(t)
 	}
 }

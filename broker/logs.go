@@ -27,6 +27,7 @@ func (b *Broker) logOptions(name, dir string) commitlog.Options {
 		FS: b.cfg.FS, Dir: dir, Name: name,
 		Fsync: !b.cfg.NoFsync, Syncs: b.syncs, FlushInterval: b.flushInterval,
 		Unclean: b.dir.unclean, Now: time.Now, Logger: b.log,
+		CleanerMemory: b.limits.cleanerMemory,
 	}
 }
 
@@ -153,8 +154,8 @@ func (b *Broker) createInternalTopics() error {
 		_, err := b.controller.createTopic(metadata.Topic{
 			Name: name, Partitions: partitions, Internal: true,
 			Config: map[string]string{
-				"cleanup.policy": "compact",
-				"segment.bytes":  strconv.Itoa(b.settings().OffsetsTopicSegmentBytes),
+				"cleanup.policy":     "compact",
+				b.segmentBytesName(): strconv.Itoa(b.settings().OffsetsTopicSegmentBytes),
 			},
 		})
 		if err != nil {
@@ -176,4 +177,9 @@ func (b *Broker) openStore() (*statestore.DB, error) {
 }
 
 // cleanUpTo is what compaction of a partition must not pass, nil for no bound.
-func (b *Broker) cleanUpTo(p *partition) func() int64 { return nil }
+func (b *Broker) cleanUpTo(p *partition) func() int64 {
+	if p.topic.internal && p.topic.name == offsetsTopic {
+		return b.offsetsCleanUpTo(p)
+	}
+	return nil
+}

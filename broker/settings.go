@@ -1,19 +1,23 @@
 package broker
 
 import (
-	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
+	"github.com/lacunamq/lacuna/broker/configs"
+	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/metadata"
-	"github.com/lacunamq/lacuna/commitlog"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // brokerSettings are the settings of the broker that handlers act on and that may change
-// while it runs.
+// while it runs. They are replaced, never changed.
 type brokerSettings struct {
+	configs *configs.Broker
+	// What the broker's own settings come from in the metadata. Maps of an image never
+	// change, so that these tell whether there is anything new.
+	cluster, node map[string]string
+
 	AutoCreateTopics         bool  // auto.create.topics.enable
 	NumPartitions            int32 // num.partitions
 	OffsetsTopicPartitions   int32 // offsets.topic.num.partitions
@@ -21,62 +25,85 @@ type brokerSettings struct {
 	DeleteTopics             bool  // delete.topic.enable
 	DescribePartitionsMax    int32 // max.request.partition.size.limit
 	FilterMaxScanBytes       int64 // fetch.filter.max.scan.bytes
+	MaxConnections           int   // max.connections
 	IndividualCommit         bool  // individual.commit.enable
+	Groups                   group.Config
+	OffsetsRetentionCheck    time.Duration // offsets.retention.check.interval.ms
+}
+
+func newBrokerSettings(c *configs.Broker) *brokerSettings {
+	v := c.Values()
+	return &brokerSettings{
+		configs:                  c,
+		AutoCreateTopics:         v.Bool("auto.create.topics.enable"),
+		NumPartitions:            int32(v.Int("num.partitions")),
+		OffsetsTopicPartitions:   int32(v.Int("offsets.topic.num.partitions")),
+		OffsetsTopicSegmentBytes: int(v.Int("offsets.topic.segment.bytes")),
+		DeleteTopics:             v.Bool("delete.topic.enable"),
+		DescribePartitionsMax:    int32(v.Int("max.request.partition.size.limit")),
+		FilterMaxScanBytes:       v.Int("fetch.filter.max.scan.bytes"),
+		MaxConnections:           int(v.Int("max.connections")),
+		IndividualCommit:         v.Bool("individual.commit.enable"),
+		Groups:                   groupSettings(func(name string, _ int64) int64 { return v.Int(name) }),
+		OffsetsRetentionCheck:    millis(v, "offsets.retention.check.interval.ms"),
+	}
+}
+
+func millis(v configs.Values, name string) time.Duration {
+	return time.Duration(v.Int(name)) * time.Millisecond
 }
 
 // configure takes in the settings that the broker is started with.
-func (b *Broker) configure(settings map[string]string) error {
-	number := func(name string, def int64) (int64, error) {
-		text, ok := settings[name]
-		if !ok {
-			return def, nil
-		}
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("setting %s=%s: not a number", name, text)
-		}
-		return n, nil
+func (b *Broker) configure(static map[string]string) error {
+	c, err := configs.NewBroker(static)
+	if err != nil {
+		return err
 	}
+	v := c.Values()
+	b.current.Store(newBrokerSettings(c))
+	b.nodeID = int32(v.Int("node.id"))
 	b.limits = limits{
-		maxRequestBytes: 100 << 20, memoryBytes: 256 << 20, maxInFlight: 64, maxConnections: 10_000,
-		maxIdle: 10 * time.Minute, fetchMaxBytes: 55 << 20, fetchMemory: 256 << 20, fetchSessions: 1000,
+		maxRequestBytes: int(v.Int("socket.request.max.bytes")),
+		memoryBytes:     v.Int("queued.max.request.bytes"),
+		maxInFlight:     int(v.Int("max.in.flight.requests")),
+		maxIdle:         millis(v, "connections.max.idle.ms"),
+		fetchMaxBytes:   int(v.Int("fetch.max.bytes")),
+		fetchMemory:     v.Int("fetch.max.memory.bytes"),
+		fetchSessions:   int(v.Int("max.incremental.fetch.session.cache.slots")),
+		cleanerMemory:   int(v.Int("log.cleaner.dedupe.buffer.size")),
 	}
-	id, err := number("node.id", 1)
-	b.nodeID = int32(id)
-	parts, err2 := number("num.partitions", 1)
-	b.current = &brokerSettings{AutoCreateTopics: settings["auto.create.topics.enable"] != "false", NumPartitions: int32(parts), OffsetsTopicPartitions: 50, OffsetsTopicSegmentBytes: 100 << 20, IndividualCommit: true, DeleteTopics: true, FilterMaxScanBytes: 64 << 20, DescribePartitionsMax: 2000}
-	b.upkeepEvery = upkeepIntervals{retention: 5 * time.Minute, cleaning: 15 * time.Second, checkpoint: checkpointEvery}
-	b.flushInterval = 5 * time.Millisecond
-	if err == nil {
-		err = err2
+	b.upkeepEvery = upkeepIntervals{
+		retention:  millis(v, "log.retention.check.interval.ms"),
+		cleaning:   millis(v, "log.cleaner.backoff.ms"),
+		checkpoint: checkpointEvery,
 	}
-	return err
+	b.flushInterval = millis(v, "log.flush.interval.ms")
+	return nil
 }
 
-func (b *Broker) settings() *brokerSettings { return b.current }
+func (b *Broker) settings() *brokerSettings { return b.current.Load() }
 
 func (b *Broker) individualCommitEnabled() bool { return b.settings().IndividualCommit }
 
-// topicSettings are the effective settings of a topic.
-func (b *Broker) topicSettings(_ *metadata.Image, t *metadata.Topic) *topicSettings {
-	c := commitlog.DefaultConfig()
-	if t.Config["cleanup.policy"] == "compact" {
-		c.Delete, c.Compact = false, true
+// refreshSettings takes in what the metadata says of this broker and of all.
+func (b *Broker) refreshSettings(image *metadata.Image) {
+	cluster, node := image.Config(metadata.Resource{Kind: metadata.Broker}), image.Config(b.resource())
+	old := b.settings()
+	if maps.Equal(cluster, old.cluster) && maps.Equal(node, old.node) {
+		return
 	}
-	return &topicSettings{log: c, individualCommit: true}
+	s := newBrokerSettings(old.configs.WithDynamic(cluster, node))
+	s.cluster, s.node = cluster, node
+	b.current.Store(s)
 }
 
-// newTopicConfig checks the settings that a topic is to be made with.
-func (b *Broker) newTopicConfig(req []kmsg.CreateTopicsRequestTopicConfig) (map[string]string, error) {
-	config := make(map[string]string, len(req))
-	for _, c := range req {
-		if c.Value == nil {
-			return nil, refusal(kerr.InvalidConfig, "setting %s has no value", c.Name)
-		}
-		config[c.Name] = *c.Value
-	}
-	return config, nil
+// resource is this broker among those that have settings.
+func (b *Broker) resource() metadata.Resource {
+	return metadata.Resource{Kind: metadata.Broker, Name: strconv.Itoa(int(b.nodeID))}
 }
 
-// describeNewTopic lists the settings of a topic just made, as CreateTopics answers them.
-func (b *Broker) describeNewTopic(*metadata.Topic) []kmsg.CreateTopicsResponseTopicConfig { return nil }
+// topic are the effective settings of a topic.
+func (s *brokerSettings) topic(t *metadata.Topic) *topicSettings {
+	v := s.configs.Topic(t.Config)
+	return &topicSettings{log: s.configs.LogConfig(v), individualCommit: v.Bool("individual.commit.enable")}
+}

@@ -74,4 +74,10 @@ func (b *Broker) checkpoint(ctx context.Context) {
 	if err := b.controller.checkpoint(ctx); err != nil && ctx.Err() == nil {
 		b.log.Error("cannot write the view of the metadata", zap.Error(err))
 	}
+	if err := b.groups.Checkpoint(ctx); err != nil && ctx.Err() == nil {
+		b.log.Error("cannot write the views of committed offsets", zap.Error(err))
+	}
+	if err := b.store.Sync(ctx); err != nil && ctx.Err() == nil {
+		b.log.Error("cannot sync the views", zap.Error(err))
+	}
 }

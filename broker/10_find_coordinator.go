@@ -1,0 +1,51 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The types of coordinators.
+const (
+	groupCoordinator       = 0
+	transactionCoordinator = 1
+	shareCoordinator       = 2
+)
+
+// FindCoordinator (10), versions 0 to 6. The one node coordinates everything.
+//
+// v1 added types, v3 flexible versions, v4 many keys at once, v6 share coordinators
+// (KIP-932).
+func (b *Broker) findCoordinator(c *call, req *kmsg.FindCoordinatorRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+	keys := req.CoordinatorKeys
+	if c.version < 4 {
+		keys = []string{req.CoordinatorKey}
+	}
+	for _, key := range keys {
+		found := kmsg.NewFindCoordinatorResponseCoordinator()
+		found.Key, found.NodeID, found.Host, found.Port = key, b.nodeID, c.conn.listener.host, c.conn.listener.port
+		if !knownCoordinator(req.CoordinatorType, c.version) {
+			found.ErrorCode = kerr.InvalidRequest.Code
+			found.ErrorMessage = kmsg.StringPtr("there is no such type of coordinator")
+			found.NodeID, found.Host, found.Port = -1, "", -1
+		}
+		if c.version < 4 {
+			resp.ErrorCode, resp.ErrorMessage = found.ErrorCode, found.ErrorMessage
+			resp.NodeID, resp.Host, resp.Port = found.NodeID, found.Host, found.Port
+			return resp
+		}
+		resp.Coordinators = append(resp.Coordinators, found)
+	}
+	return resp
+}
+
+func knownCoordinator(kind int8, version int16) bool {
+	switch kind {
+	case groupCoordinator, transactionCoordinator:
+		return true
+	case shareCoordinator:
+		return version >= 6
+	}
+	return false
+}

@@ -1,0 +1,52 @@
+package broker
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lacunamq/lacuna/broker/group"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// groupOperations are what a client may do with a group, as a bit for each ACL operation:
+// without an authorizer everything.
+const groupOperations = 1<<kmsg.ACLOperationRead | 1<<kmsg.ACLOperationDelete | 1<<kmsg.ACLOperationDescribe |
+	1<<kmsg.ACLOperationDescribeConfigs | 1<<kmsg.ACLOperationAlterConfigs
+
+// DescribeGroups (15), versions 0 to 6. It describes classic groups only.
+//
+// v3 added the operations that a client may do, v4 instance ids, v5 flexible versions, v6
+// an error for groups that do not exist (KIP-1043), which are Dead before.
+func (b *Broker) describeGroups(c *call, req *kmsg.DescribeGroupsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
+	for _, id := range req.Groups {
+		at := kmsg.NewDescribeGroupsResponseGroup()
+		at.Group, at.AuthorizedOperations = id, math.MinInt32
+		d, found, err := b.groups.Describe(c.ctx, id)
+		switch {
+		case err != nil:
+			at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
+			resp.Groups = append(resp.Groups, at)
+			continue
+		case !found && c.version >= 6:
+			at.ErrorCode = kerr.GroupIDNotFound.Code
+			at.ErrorMessage = kmsg.StringPtr(fmt.Sprintf("Group %s not found.", id))
+		case req.IncludeAuthorizedOperations:
+			at.AuthorizedOperations = groupOperations
+		}
+		describeGroup(&d, &at)
+		resp.Groups = append(resp.Groups, at)
+	}
+	return resp
+}
+
+func describeGroup(d *group.Description, at *kmsg.DescribeGroupsResponseGroup) {
+	at.State, at.ProtocolType, at.Protocol = string(d.State), d.ProtocolType, d.Protocol
+	for _, m := range d.Members {
+		at.Members = append(at.Members, kmsg.DescribeGroupsResponseGroupMember{
+			MemberID: m.ID, InstanceID: orNull(m.InstanceID), ClientID: m.ClientID, ClientHost: m.ClientHost,
+			ProtocolMetadata: m.Metadata, MemberAssignment: m.Assignment,
+		})
+	}
+}

@@ -1,0 +1,331 @@
+package broker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/lacunamq/lacuna/broker"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// quickGroups lets groups begin without waiting for more members.
+func quickGroups(c *broker.Config) {
+	c.Settings = map[string]string{
+		"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100", "num.partitions": "6",
+	}
+}
+
+// fill makes a topic of 6 partitions with n records in each.
+func fill(t *testing.T, b *broker.Broker, topic string, n int) *kadm.Client {
+	t.Helper()
+	cl := client(t, b, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	adm := kadm.NewClient(cl)
+	_, err := adm.CreateTopic(t.Context(), 6, 1, nil, topic)
+	require.NoError(t, err)
+	for p := range int32(6) {
+		for i := range n {
+			cl.Produce(t.Context(), &kgo.Record{Topic: topic, Partition: p, Value: fmt.Appendf(nil, "%d-%d", p, i)}, nil)
+		}
+	}
+	require.NoError(t, cl.Flush(t.Context()))
+	return adm
+}
+
+// worker is a consumer of a group that says what it is assigned.
+type worker struct {
+	cl       *kgo.Client
+	mu       sync.Mutex
+	assigned map[int32]bool
+	changed  chan struct{}
+}
+
+func join(t *testing.T, b *broker.Broker, group, topic string, opts ...kgo.Opt) *worker {
+	t.Helper()
+	w := &worker{assigned: make(map[int32]bool), changed: make(chan struct{}, 1)}
+	note := func(has bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, m map[string][]int32) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, p := range m[topic] {
+				if has {
+					w.assigned[p] = true
+				} else {
+					delete(w.assigned, p)
+				}
+			}
+			select {
+			case w.changed <- struct{}{}:
+			default:
+			}
+		}
+	}
+	w.cl = client(t, b, append([]kgo.Opt{
+		kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.HeartbeatInterval(50 * time.Millisecond),
+		kgo.OnPartitionsAssigned(note(true)), kgo.OnPartitionsRevoked(note(false)), kgo.OnPartitionsLost(note(false)),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100 * time.Millisecond),
+	}, opts...)...)
+	return w
+}
+
+func (w *worker) partitions() []int32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := make([]int32, 0, len(w.assigned))
+	for p := range w.assigned {
+		list = append(list, p)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// await waits until the workers share all 6 partitions, each has at least one, and none
+// is in two hands.
+func await(t *testing.T, workers ...*worker) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		var all []int32
+		least := 6
+		for _, w := range workers {
+			list := w.partitions()
+			all = append(all, list...)
+			least = min(least, len(list))
+		}
+		slices.Sort(all)
+		if slices.Equal(all, []int32{0, 1, 2, 3, 4, 5}) && least > 0 {
+			return
+		}
+		var changed <-chan struct{}
+		for _, w := range workers { // any of them tells; the others are looked at again
+			changed = w.changed
+		}
+		select {
+		case <-changed:
+		case <-time.After(20 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("partitions are held as %v", all)
+		}
+	}
+}
+
+func TestConsumerGroups(t *testing.T) {
+	for name, balancer := range map[string]kgo.GroupBalancer{
+		"range": kgo.RangeBalancer(), "round robin": kgo.RoundRobinBalancer(),
+		"sticky": kgo.StickyBalancer(), "cooperative sticky": kgo.CooperativeStickyBalancer(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, quickGroups)
+			adm := fill(t, b, "letters", 50)
+			first := join(t, b, "readers", "letters", kgo.Balancers(balancer))
+			await(t, first)
+			second := join(t, b, "readers", "letters", kgo.Balancers(balancer))
+			await(t, first, second)
+			third := join(t, b, "readers", "letters", kgo.Balancers(balancer))
+			await(t, first, second, third)
+
+			described, err := adm.DescribeGroups(t.Context(), "readers")
+			require.NoError(t, err)
+			g := described["readers"]
+			require.NoError(t, g.Err)
+			require.Equal(t, "Stable", g.State)
+			require.Len(t, g.Members, 3)
+			require.Len(t, g.AssignedPartitions()["letters"], 6)
+
+			second.cl.Close()
+			await(t, first, third)
+			first.cl.Close()
+			await(t, third)
+		})
+	}
+}
+
+// TestGroupReadsEachRecordOnce lets members come and go while a group reads: with commits
+// at each hand-over every record is read, and none after its commit.
+func TestGroupReadsEachRecordOnce(t *testing.T) {
+	b := start(t, quickGroups)
+	const n = 200
+	fill(t, b, "letters", n)
+	var mu sync.Mutex
+	seen := make(map[string]int)
+	read := func(w *worker, enough int) {
+		for {
+			fetches := w.cl.PollRecords(t.Context(), 20)
+			mu.Lock()
+			fetches.EachRecord(func(r *kgo.Record) { seen[string(r.Value)]++ })
+			total := len(seen)
+			mu.Unlock()
+			if err := w.cl.CommitUncommittedOffsets(t.Context()); err != nil {
+				t.Error(err)
+				return
+			}
+			w.cl.AllowRebalance()
+			if total >= enough || t.Context().Err() != nil {
+				return
+			}
+		}
+	}
+	opts := []kgo.Opt{kgo.BlockRebalanceOnPoll(), kgo.DisableAutoCommit()}
+	a := join(t, b, "readers", "letters", opts...)
+	read(a, n)
+	c := join(t, b, "readers", "letters", opts...)
+	var both sync.WaitGroup
+	both.Go(func() { read(a, 3*n) })
+	both.Go(func() { read(c, 3*n) })
+	both.Wait()
+	a.cl.CloseAllowingRebalance()
+	read(c, 6*n)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Len(t, seen, 6*n)
+	for value, times := range seen {
+		require.Equal(t, 1, times, value)
+	}
+}
+
+func TestStaticMemberReturnsWithoutRebalance(t *testing.T) {
+	b := start(t, quickGroups)
+	adm := fill(t, b, "letters", 1)
+	first := join(t, b, "readers", "letters", kgo.InstanceID("one"))
+	second := join(t, b, "readers", "letters", kgo.InstanceID("two"))
+	await(t, first, second)
+	held := second.partitions()
+	_, generation := first.cl.GroupMetadata()
+
+	second.cl.Close() // a static member does not leave
+	again := join(t, b, "readers", "letters", kgo.InstanceID("two"))
+	await(t, first, again)
+	require.Equal(t, held, again.partitions())
+	_, after := again.cl.GroupMetadata()
+	require.Equal(t, generation, after)
+
+	_, err := adm.LeaveGroup(t.Context(), kadm.LeaveGroup("readers").InstanceIDs("two").Reason("operator"))
+	require.NoError(t, err)
+	await(t, first)
+}
+
+func TestAdminGroups(t *testing.T) {
+	b := start(t, func(c *broker.Config) {
+		quickGroups(c)
+		c.Settings["auto.create.topics.enable"] = "false"
+	})
+	adm := fill(t, b, "letters", 3)
+	ctx := t.Context()
+	w := join(t, b, "readers", "letters")
+	await(t, w)
+	var offsets kadm.Offsets
+	offsets.AddOffset("letters", 0, 2, -1)
+	offsets.AddOffset("letters", 5, 1, 0)
+	offsets.AddOffset("letters", 6, 1, 0)
+	offsets.AddOffset("nothing", 0, 1, 0)
+	committed, err := adm.CommitOffsets(ctx, "simple", offsets)
+	require.NoError(t, err)
+	ok, _ := committed.Lookup("letters", 0)
+	require.NoError(t, ok.Err)
+	beyond, _ := committed.Lookup("letters", 6)
+	require.ErrorIs(t, beyond.Err, kerr.UnknownTopicOrPartition)
+	unknown, _ := committed.Lookup("nothing", 0)
+	require.ErrorIs(t, unknown.Err, kerr.UnknownTopicOrPartition)
+
+	fetched, err := adm.FetchOffsets(ctx, "simple")
+	require.NoError(t, err)
+	require.Len(t, fetched.Offsets()["letters"], 2)
+	at, _ := fetched.Lookup("letters", 5)
+	require.EqualValues(t, 1, at.At)
+
+	listed, err := adm.ListGroups(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"readers", "simple"}, listed.Groups())
+	listed, err = adm.ListGroups(ctx, "Stable")
+	require.NoError(t, err)
+	require.Equal(t, []string{"readers"}, listed.Groups())
+
+	lag, err := adm.Lag(ctx, "simple")
+	require.NoError(t, err)
+	simple := lag["simple"]
+	require.NoError(t, simple.Error())
+
+	deleted, err := adm.DeleteGroups(ctx, "readers", "nobody")
+	require.NoError(t, err)
+	require.ErrorIs(t, deleted["readers"].Err, kerr.NonEmptyGroup)
+	require.ErrorIs(t, deleted["nobody"].Err, kerr.GroupIDNotFound)
+	var gone kadm.TopicsSet
+	gone.Add("letters", 0)
+	removed, err := adm.DeleteOffsets(ctx, "readers", gone)
+	require.NoError(t, err)
+	require.ErrorIs(t, removed["letters"][0], kerr.GroupSubscribedToTopic)
+	removed, err = adm.DeleteOffsets(ctx, "simple", gone)
+	require.NoError(t, err)
+	require.NoError(t, removed["letters"][0])
+	fetched, err = adm.FetchOffsets(ctx, "simple")
+	require.NoError(t, err)
+	require.Len(t, fetched.Offsets()["letters"], 1)
+	_, err = adm.DeleteGroup(ctx, "simple")
+	require.NoError(t, err)
+	listed, err = adm.ListGroups(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"readers"}, listed.Groups())
+}
+
+// TestOffsetsOfARecreatedTopic holds that a topic made anew under an old name has nothing
+// of the old one's.
+func TestOffsetsOfARecreatedTopic(t *testing.T) {
+	b := start(t, quickGroups)
+	adm := fill(t, b, "letters", 3)
+	ctx := t.Context()
+	var offsets kadm.Offsets
+	offsets.AddOffset("letters", 0, 2, -1)
+	require.NoError(t, adm.CommitAllOffsets(ctx, "simple", offsets))
+	_, err := adm.DeleteTopic(ctx, "letters")
+	require.NoError(t, err)
+	_, err = adm.CreateTopic(ctx, 6, 1, nil, "letters")
+	require.NoError(t, err)
+	fetched, err := adm.FetchOffsets(ctx, "simple")
+	require.NoError(t, err)
+	require.Empty(t, fetched.Offsets()["letters"])
+}
+
+// TestGroupsSurviveARestart holds that a group's offsets are there after a restart, and
+// its members go on.
+func TestGroupsSurviveARestart(t *testing.T) {
+	fs := vfs.NewMem()
+	addr := "127.0.0.1:0"
+	change := func(c *broker.Config) {
+		quickGroups(c)
+		c.FS, c.Listen = fs, []string{addr}
+	}
+	b := start(t, change)
+	addr = b.Addr()
+	fill(t, b, "letters", 3)
+	w := join(t, b, "readers", "letters", kgo.SessionTimeout(20*time.Second), kgo.DisableAutoCommit())
+	await(t, w)
+	read := 0
+	for read < 18 {
+		read += w.cl.PollFetches(t.Context()).NumRecords()
+	}
+	require.NoError(t, w.cl.CommitUncommittedOffsets(t.Context()))
+	_, generation := w.cl.GroupMetadata()
+	stop(t, b)
+
+	again := start(t, change)
+	adm := kadm.NewClient(client(t, again))
+	fetched, err := adm.FetchOffsets(t.Context(), "readers")
+	require.NoError(t, err)
+	require.Len(t, fetched.Offsets()["letters"], 6)
+	fetched.Each(func(o kadm.OffsetResponse) { require.EqualValues(t, 3, o.At) })
+	described, err := adm.DescribeGroups(t.Context(), "readers")
+	require.NoError(t, err)
+	require.Equal(t, "Stable", described["readers"].State)
+	require.Len(t, described["readers"].Members, 1)
+	require.NoError(t, w.cl.CommitRecords(t.Context(), &kgo.Record{Topic: "letters", Partition: 0, Offset: 2}))
+	_, after := w.cl.GroupMetadata()
+	require.Equal(t, generation, after)
+}
