@@ -116,9 +116,9 @@ type limits struct {
 	maxRequestBytes int           // socket.request.max.bytes
 	memoryBytes     int64         // queued.max.request.bytes
 	maxInFlight     int           // max.in.flight.requests
-	maxConnections  int           // max.connections
 	maxIdle         time.Duration // connections.max.idle.ms
 	fetchMaxBytes   int           // fetch.max.bytes
 	fetchMemory     int64         // fetch.max.memory.bytes
 	fetchSessions   int           // max.incremental.fetch.session.cache.slots
+	cleanerMemory   int           // log.cleaner.dedupe.buffer.size
 }

@@ -114,7 +114,7 @@ func (ls *listeners) accept(l *listener) {
 func (ls *listeners) add(c *conn) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if len(ls.mu.conns) >= ls.b.limits.maxConnections {
+	if len(ls.mu.conns) >= ls.b.settings().MaxConnections {
 		return false
 	}
 	ls.mu.conns[c] = struct{}{}

@@ -146,7 +146,7 @@ func (b *Broker) discard(t *topic) {
 // createInternalTopics makes those that are missing, so that the first client finds
 // them.
 func (b *Broker) createInternalTopics() error {
-	partitions := b.settings().OffsetsTopicPartitions
+	partitions, segmentBytes := b.settings().OffsetsTopicPartitions, b.settings().OffsetsTopicSegmentBytes
 	for _, name := range []string{offsetsTopic, individualTopic} {
 		if t, _ := b.topics.find(name, metadata.TopicID{}, false); t != nil {
 			continue
@@ -154,8 +154,8 @@ func (b *Broker) createInternalTopics() error {
 		_, err := b.controller.createTopic(metadata.Topic{
 			Name: name, Partitions: partitions, Internal: true,
 			Config: map[string]string{
-				"cleanup.policy":     "compact",
-				b.segmentBytesName(): strconv.Itoa(b.settings().OffsetsTopicSegmentBytes),
+				"cleanup.policy":             "compact",
+				segmentSetting(segmentBytes): strconv.Itoa(segmentBytes),
 			},
 		})
 		if err != nil {
@@ -163,6 +163,15 @@ func (b *Broker) createInternalTopics() error {
 		}
 	}
 	return nil
+}
+
+// segmentSetting names the setting that takes a size of segments: segment.bytes takes
+// none that is small.
+func segmentSetting(bytes int) string {
+	if bytes < 1<<20 {
+		return "internal.segment.bytes"
+	}
+	return "segment.bytes"
 }
 
 // openStore opens the store of the views. One that is damaged is begun anew: everything

@@ -34,7 +34,11 @@ type topic struct {
 	name     string
 	internal bool
 	settings atomic.Pointer[topicSettings]
-	parts    atomic.Pointer[[]*partition]
+	basis    struct { // what settings was made of
+		topic  *metadata.Topic
+		broker *brokerSettings
+	}
+	parts atomic.Pointer[[]*partition]
 }
 
 // topicSettings are the settings of a topic that the broker acts on.
@@ -121,7 +125,7 @@ func (ts *topics) logs() func(yield func(*commitlog.Log) bool) {
 // apply makes the topics those of image: new ones appear, settings change, deleted ones
 // are closed and returned. Only the controller calls it, one call at a time.
 func (ts *topics) apply(image *metadata.Image) (deleted []*topic) {
-	old := ts.set.Load()
+	old, settings := ts.set.Load(), ts.b.settings()
 	set := &topicSet{byName: make(map[string]*topic), byID: make(map[metadata.TopicID]*topic)}
 	for m := range image.Topics() {
 		t := old.byID[m.ID]
@@ -130,7 +134,7 @@ func (ts *topics) apply(image *metadata.Image) (deleted []*topic) {
 			t.parts.Store(&[]*partition{})
 		}
 		t.grow(int(m.Partitions))
-		t.configure(ts.b.topicSettings(image, m))
+		t.configure(m, settings)
 		set.byName[t.name], set.byID[t.id] = t, t
 		set.sorted = append(set.sorted, t)
 	}
@@ -176,7 +180,14 @@ func (t *topic) grow(n int) {
 	t.parts.Store(&grown)
 }
 
-func (t *topic) configure(s *topicSettings) {
+// configure takes in what the metadata and the broker's settings say of the topic. Only
+// the controller calls it.
+func (t *topic) configure(m *metadata.Topic, broker *brokerSettings) {
+	if t.basis.topic == m && t.basis.broker == broker {
+		return
+	}
+	t.basis.topic, t.basis.broker = m, broker
+	s := broker.topic(m)
 	t.settings.Store(s)
 	for _, p := range t.partitions() {
 		if log := p.log.Load(); log != nil {

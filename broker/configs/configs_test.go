@@ -11,9 +11,9 @@ import (
 
 func mustBroker(t *testing.T, static map[string]string) *Broker {
 	t.Helper()
-	b, err := NewBroker(static, map[string]string{"listeners": "PLAINTEXT://127.0.0.1:9092"})
+	b, err := NewBroker(static)
 	require.NoError(t, err)
-	return b
+	return b.WithDerived(map[string]string{"listeners": "PLAINTEXT://127.0.0.1:9092"})
 }
 
 func set(pairs ...string) map[string]string {
@@ -142,7 +142,7 @@ func TestStaticSettings(t *testing.T) {
 		"value":   {set("num.partitions", "0"), "Invalid value 0 for configuration num.partitions: Value must be at least 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewBroker(c.set, nil)
+			_, err := NewBroker(c.set)
 			requireRefused(t, kerr.InvalidConfig, c.message, err)
 		})
 	}

@@ -18,6 +18,7 @@ const (
 	SourceDefaultBroker Source = 3 // set for all brokers while they ran
 	SourceStatic        Source = 4 // what the broker was started with
 	SourceDefault       Source = 5
+	SourceLogger        Source = 6
 	SourceClientMetrics Source = 7
 	SourceGroup         Source = 8
 )
@@ -29,19 +30,21 @@ type Broker struct {
 	node    map[string]string // set for this one
 }
 
-// NewBroker makes the settings that a broker is started with. The names of static are
-// checked, and its values; derived are values that follow from other things, such as the
-// addresses that are listened on.
-func NewBroker(static, derived map[string]string) (*Broker, error) {
+// NewBroker makes the settings that a broker is started with, by the names and values of
+// a person.
+func NewBroker(static map[string]string) (*Broker, error) {
 	if err := validateStatic(static); err != nil {
 		return nil, err
 	}
-	all := maps.Clone(derived)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, static)
-	return &Broker{static: all}, nil
+	return &Broker{static: maps.Clone(static)}, nil
+}
+
+// WithDerived is the settings with those that follow from other things, such as the
+// addresses that are listened on.
+func (b *Broker) WithDerived(derived map[string]string) *Broker {
+	static := maps.Clone(derived)
+	maps.Copy(static, b.static)
+	return &Broker{static: static, cluster: b.cluster, node: b.node}
 }
 
 // WithDynamic is the settings with what was set while brokers ran, for all of them and
