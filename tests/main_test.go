@@ -11,8 +11,8 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if binary.dir != "" {
-			os.RemoveAll(binary.dir)
+		if built.dir != "" {
+			os.RemoveAll(built.dir)
 		}
 		os.Exit(code)
 	}))

@@ -20,8 +20,8 @@ import (
 	"github.com/lacunamq/lacuna/tests/wire"
 )
 
-// binary is the lacuna binary that the tests build.
-var binary struct {
+// built is the lacuna binary that the tests build.
+var built struct {
 	dir  string
 	path string
 	err  error
@@ -31,19 +31,19 @@ var binary struct {
 // lacuna is the path of the binary, built with the first test that asks for it.
 func lacuna(t *testing.T) string {
 	t.Helper()
-	binary.once.Do(func() {
-		if binary.dir, binary.err = os.MkdirTemp("", "lacuna-tests-"); binary.err != nil {
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "lacuna-tests-"); built.err != nil {
 			return
 		}
-		binary.path = filepath.Join(binary.dir, "lacuna")
-		cmd := exec.Command("go", "build", "-trimpath", "-o", binary.path, "../cmd/lacuna")
+		built.path = filepath.Join(built.dir, "lacuna")
+		cmd := exec.Command("go", "build", "-trimpath", "-o", built.path, "../cmd/lacuna")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			binary.err = fmt.Errorf("build lacuna: %w: %s", err, out)
+			built.err = fmt.Errorf("build lacuna: %w: %s", err, out)
 		}
 	})
-	require.NoError(t, binary.err)
-	return binary.path
+	require.NoError(t, built.err)
+	return built.path
 }
 
 // process is a broker in a process of its own, which can be killed.

@@ -62,15 +62,15 @@ func (c *Conn) Send(req kmsg.Request) error {
 // version is set. Its bytes alias the connection's buffer until the next call.
 func (c *Conn) Receive(resp kmsg.Response) error {
 	fail := func(err error) error { return fmt.Errorf("answer to %s: %w", kmsg.NameForKey(resp.Key()), err) }
-	body, err := c.receiveFrame()
+	frame, err := c.ReceiveFrame()
 	if err != nil {
 		return fail(err)
 	}
 	c.received++
-	if id := int32(binary.BigEndian.Uint32(body)); id != c.received {
+	if id := int32(binary.BigEndian.Uint32(frame)); id != c.received {
 		return fail(fmt.Errorf("it has correlation id %d, expected %d", id, c.received))
 	}
-	return ReadBody(body[4:], resp)
+	return ReadBody(frame[4:], resp)
 }
 
 // ReadBody reads the rest of an answer, behind its correlation id, into resp, whose
@@ -89,8 +89,9 @@ func ReadBody(body []byte, resp kmsg.Response) error {
 	return nil
 }
 
-// receiveFrame reads one frame, without its size.
-func (c *Conn) receiveFrame() ([]byte, error) {
+// ReceiveFrame reads one answer: its correlation id and what follows. The bytes are valid
+// until the next call.
+func (c *Conn) ReceiveFrame() ([]byte, error) {
 	if err := c.SetReadDeadline(time.Now().Add(Patience)); err != nil {
 		return nil, err
 	}
