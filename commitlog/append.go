@@ -222,8 +222,8 @@ func (l *Log) noteLocked(s *segment, e *entry) {
 	if !s.used.Load() {
 		s.used.Store(true)
 	}
+	s.next.Store(h.NextOffset()) // before the size: a reader checks what it reads against it
 	s.size.Store(pos + int64(len(e.bytes)))
-	s.next.Store(h.NextOffset())
 	l.end.Store(h.NextOffset())
 }
 

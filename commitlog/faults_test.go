@@ -252,13 +252,7 @@ func (r *faultRun) compare(l *Log, acked int64) {
 		}
 	}
 	got := map[string]int64{} // of each key
-	var stored truth
-	for rest := readAll(r.t, l); len(rest) > 0; {
-		size, _, err := batchExtent(rest)
-		require.NoError(r.t, err)
-		stored.add(rest[:size])
-		rest = rest[size:]
-	}
+	stored := storedTruth(r.t, l)
 	for _, x := range stored.records() {
 		got[string(x.rec.Key)] = x.rec.Offset
 		want, ok := all[x.rec.Offset]

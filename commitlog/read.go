@@ -1,12 +1,10 @@
 package commitlog
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"sort"
-	"sync"
 
 	"github.com/lacunamq/lacuna/protocol"
 )
@@ -94,21 +92,19 @@ func (l *Log) readSegment(s *segment, r *Read, upTo int64, room int, minOne bool
 		return true, err
 	}
 	left := s.size.Load() - pos
-	if left <= 0 {
-		return false, nil
-	}
 	start := len(r.Data)
 	n := int(min(left, int64(max(room, 0))))
 	if err := r.fill(s, pos, n); err != nil {
 		return true, err
 	}
-	kept, more, err := r.keep(r.Data[start:], upTo)
-	r.Data = r.Data[:start+kept]
+	c := cursor{seg: s, epochs: *l.epochs.Load(), first: true, next: r.Next}
+	kept, more, err := c.keep(r.Data[start:], upTo)
+	r.Data, r.Next = r.Data[:start+kept], c.next
 	if err != nil {
 		return true, err
 	}
 	if kept == 0 && minOne && more {
-		return true, r.fillOne(s, pos, upTo)
+		return true, r.fillOne(&c, pos, upTo)
 	}
 	return more || int64(n) < left, nil
 }
@@ -125,105 +121,23 @@ func (r *Read) fill(s *segment, pos int64, n int) error {
 	return err
 }
 
-// keep is the length of the batches at the start of b that are whole and end at or
-// below upTo, and moves Next past them. more tells that the segment has others.
-func (r *Read) keep(b []byte, upTo int64) (kept int, more bool, err error) {
-	for {
-		rest := b[kept:]
-		if len(rest) < protocol.BatchHeaderLen {
-			return kept, true, nil
-		}
-		size, next, err := batchExtent(rest)
-		if err != nil {
-			return kept, true, err
-		}
-		if size > len(rest) || next > upTo {
-			return kept, true, nil
-		}
-		kept += size
-		r.Next = next
-		if kept == len(b) {
-			return kept, false, nil
-		}
-	}
-}
-
 // fillOne appends the batch at pos, whatever its size.
-func (r *Read) fillOne(s *segment, pos, upTo int64) error {
+func (r *Read) fillOne(c *cursor, pos, upTo int64) error {
 	var head [protocol.BatchHeaderLen]byte
-	n, err := s.readAt(head[:], pos)
+	n, err := c.seg.readAt(head[:], pos)
 	if err != nil {
 		return err
 	}
-	size, next, err := batchExtent(head[:n])
+	size, next, err := c.extent(head[:n])
 	if err != nil || next > upTo {
 		return err
 	}
-	if err := r.fill(s, pos, size); err != nil {
+	if left := c.seg.size.Load() - pos; int64(size) > left {
+		return fmt.Errorf("%w: a batch of %d bytes, %d are left in its segment", protocol.ErrCorruptBatch, size, left)
+	}
+	if err := r.fill(c.seg, pos, size); err != nil {
 		return err
 	}
 	r.Next = next
 	return nil
-}
-
-// batchExtent is the size of the batch whose header b begins with, and the offset after it.
-func batchExtent(b []byte) (size int, next int64, err error) {
-	if len(b) < protocol.BatchHeaderLen {
-		return 0, 0, fmt.Errorf("%w: a segment ends within a batch header", protocol.ErrCorruptBatch)
-	}
-	be := binary.BigEndian
-	length, delta := int32(be.Uint32(b[8:])), int32(be.Uint32(b[23:]))
-	if length < protocol.BatchHeaderLen-12 || delta < 0 {
-		return 0, 0, fmt.Errorf("%w: length %d, last offset delta %d", protocol.ErrCorruptBatch, length, delta)
-	}
-	return int(length) + 12, int64(be.Uint64(b)) + int64(delta) + 1, nil
-}
-
-// seekBytes is read at a time to find a batch between two index entries.
-const seekBytes = 4 << 10
-
-var seekBuffers = sync.Pool{New: func() any { return new([seekBytes]byte) }}
-
-// seek is the position of the batch that holds offset, or of the first one after it.
-func (l *Log) seek(s *segment, offset int64) (int64, error) {
-	x, err := l.indexOf(s)
-	if err != nil {
-		return 0, err
-	}
-	e := x.floor(offset - s.base)
-	pos := int64(e.pos)
-	if s.base+int64(e.offset) == offset {
-		return pos, nil
-	}
-	buf := seekBuffers.Get().(*[seekBytes]byte)
-	defer seekBuffers.Put(buf)
-	for {
-		n, err := s.readAt(buf[:], pos)
-		if err != nil || n == 0 {
-			return pos, err
-		}
-		moved, found, err := seekIn(buf[:n], offset)
-		pos += moved
-		if err != nil || found {
-			return pos, err
-		}
-	}
-}
-
-// seekIn walks the batches in b. It returns how far, and whether the batch there is
-// the one for offset; if not, reading goes on there.
-func seekIn(b []byte, offset int64) (moved int64, found bool, err error) {
-	for {
-		size, next, err := batchExtent(b[moved:])
-		if err != nil {
-			return moved, false, err
-		}
-		if next > offset {
-			return moved, true, nil
-		}
-		moved += int64(size)
-		if moved+protocol.BatchHeaderLen > int64(len(b)) {
-			return moved, false, nil
-		}
-	}
 }

@@ -199,7 +199,7 @@ func (r *loader) loadSegment(i int) error {
 		return nil
 	case ok && last && h.dataBytes == size:
 		r.open, r.synced = true, true
-		return r.reopen(s)
+		return r.reopen(s, size)
 	}
 	return r.scan(i, size)
 }
@@ -219,12 +219,12 @@ func (r *loader) sizeOf(s *segment) (int64, error) {
 }
 
 // reopen loads the index of the segment that was active at a clean stop.
-func (r *loader) reopen(s *segment) error {
+func (r *loader) reopen(s *segment, size int64) error {
 	x, err := r.log.disk.readIndex(s.base, indexExt)
 	if errors.Is(err, errCorruptFile) {
 		delete(r.headers, s.base)
 		r.forget(s)
-		return r.scan(len(r.segments)-1, s.size.Load())
+		return r.scan(len(r.segments)-1, size)
 	}
 	if err != nil {
 		return err

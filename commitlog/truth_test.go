@@ -3,6 +3,9 @@ package commitlog
 import (
 	"bytes"
 	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/lacunamq/lacuna/protocol"
 )
@@ -176,4 +179,18 @@ func (tr *truth) producers() map[int64]ProducerInfo {
 func sameRecord(a, b *protocol.Record) bool {
 	return a.Offset == b.Offset && a.TimestampMs == b.TimestampMs && bytes.Equal(a.Key, b.Key) &&
 		(a.Value == nil) == (b.Value == nil) && bytes.Equal(a.Value, b.Value)
+}
+
+// storedTruth is the account of what a log holds.
+func storedTruth(t testing.TB, l *Log) *truth {
+	t.Helper()
+	tr := &truth{}
+	for rest := readAll(t, l); len(rest) > 0; {
+		h, err := protocol.ParseBatchHeader(rest)
+		require.NoError(t, err)
+		require.NoError(t, protocol.VerifyCRC(&h, rest[:h.Size()]))
+		tr.add(rest[:h.Size()])
+		rest = rest[h.Size():]
+	}
+	return tr
 }

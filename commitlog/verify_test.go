@@ -114,13 +114,7 @@ func (w *world) verifyData(l *Log, seen *truth) {
 		require.True(w.t, bytes.Equal(seen.bytesFrom(b.Start), readAll(w.t, l)), "the stored bytes")
 		return
 	}
-	var stored truth
-	for rest := readAll(w.t, l); len(rest) > 0; {
-		size, _, err := batchExtent(rest)
-		require.NoError(w.t, err)
-		stored.add(rest[:size])
-		rest = rest[size:]
-	}
+	stored := storedTruth(w.t, l)
 	got := map[int64]truthRecord{}
 	for _, r := range stored.records() {
 		got[r.rec.Offset] = r
@@ -179,13 +173,7 @@ func (w *world) verifyProducers(l *Log, seen *truth) {
 // verifyTimes looks timestamps up and compares with a scan of all records.
 func (w *world) verifyTimes(l *Log) {
 	b := l.Bounds()
-	var stored truth
-	for rest := readAll(w.t, l); len(rest) > 0; {
-		size, _, err := batchExtent(rest)
-		require.NoError(w.t, err)
-		stored.add(rest[:size])
-		rest = rest[size:]
-	}
+	stored := storedTruth(w.t, l)
 	var all []TimestampedOffset
 	largest := TimestampedOffset{TimestampMs: -1}
 	for _, r := range stored.allRecords() {
