@@ -24,6 +24,7 @@ func (b *Broker) findCoordinator(c *call, req *kmsg.FindCoordinatorRequest) kmsg
 	}
 	for _, key := range keys {
 		found := kmsg.NewFindCoordinatorResponseCoordinator()
+		found.ErrorMessage = kmsg.StringPtr("")
 		found.Key, found.NodeID, found.Host, found.Port = key, b.nodeID, c.conn.listener.host, c.conn.listener.port
 		if !knownCoordinator(req.CoordinatorType, c.version) {
 			found.ErrorCode = kerr.InvalidRequest.Code
@@ -32,6 +33,9 @@ func (b *Broker) findCoordinator(c *call, req *kmsg.FindCoordinatorRequest) kmsg
 		}
 		if c.version < 4 {
 			resp.ErrorCode, resp.ErrorMessage = found.ErrorCode, found.ErrorMessage
+			if resp.ErrorCode == 0 {
+				resp.ErrorMessage = kmsg.StringPtr("NONE") // as Kafka says in these versions
+			}
 			resp.NodeID, resp.Host, resp.Port = found.NodeID, found.Host, found.Port
 			return resp
 		}
