@@ -123,7 +123,7 @@ func TestCommitterLingersForOthers(t *testing.T) {
 		var wg sync.WaitGroup
 		for o := range int64(8) {
 			wg.Go(func() {
-				time.Sleep(time.Duration(o) * time.Millisecond)
+				sleep(t.Context(), time.Duration(o) * time.Millisecond)
 				require.NoError(t, commitOne(t.Context(), c, p0, o))
 			})
 		}
@@ -233,7 +233,7 @@ func TestCommitterFlushWaitsForWhatIsOnItsWay(t *testing.T) {
 	l := &ledgers{roundTrip: time.Minute}
 	withCommitter(t, l, nil, func(t *testing.T, c *committer, _ func()) {
 		require.NoError(t, c.add(t.Context(), []part{{p0, []Run{run(1, 2)}}}, nil))
-		time.Sleep(time.Second) // it is on its way, and the queue is empty
+		sleep(t.Context(), time.Second) // it is on its way, and the queue is empty
 		require.NoError(t, c.flush(t.Context()))
 		require.True(t, l.committed[p0][1])
 	})

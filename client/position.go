@@ -39,6 +39,14 @@ func Since(t time.Time) Position { return Position{kind: positionTimestamp, at: 
 // NoReset is no place at all: a Reader without a position reports [ErrNoPosition].
 func NoReset() Position { return Position{kind: positionNone} }
 
+// Offset is the offset that the position was made of by [At].
+func (p Position) Offset() (offset int64, ok bool) { return p.at, p.kind == positionOffset }
+
+// Time is the time that the position was made of by [Since].
+func (p Position) Time() (t time.Time, ok bool) {
+	return time.UnixMilli(p.at), p.kind == positionTimestamp
+}
+
 // String says the position in words.
 func (p Position) String() string {
 	switch p.kind {

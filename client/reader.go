@@ -192,6 +192,8 @@ type PartitionStatus struct {
 	Position int64
 	// Stable is the offset below which everything is committed.
 	Stable int64
+	// Redelivering tells that offsets below Position are still to be delivered once more.
+	Redelivering bool
 	// Unanswered is the number of offsets whose commit was asked for and not answered.
 	Unanswered int64
 	// Err is why the partition is not read at the moment; nil if it is.
@@ -204,7 +206,8 @@ func (r *Reader) Status() []PartitionStatus {
 	defer r.mu.Unlock()
 	all := make([]PartitionStatus, 0, len(r.mu.partitions))
 	for _, p := range r.mu.partitions {
-		s := PartitionStatus{TopicPartition: p.tp, Position: p.progress.position, Stable: p.stable, Unanswered: p.pending.Count(), Err: p.broken}
+		s := PartitionStatus{TopicPartition: p.tp, Position: p.position, Stable: p.stable,
+			Redelivering: !p.again.Empty(), Unanswered: p.pending.Count(), Err: p.broken}
 		if s.Err == nil && p.tries > 0 {
 			s.Err = r.mu.trouble
 		}

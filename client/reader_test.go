@@ -271,7 +271,7 @@ func TestReaderSurvivesARestartOfTheBroker(t *testing.T) {
 		c.setDown(true)
 		var wg sync.WaitGroup
 		wg.Go(func() { require.NoError(t, r.Commit(t.Context(), records[1])) })
-		time.Sleep(20 * time.Second)
+		sleep(t.Context(), 20 * time.Second)
 		c.setDown(false)
 		wg.Wait()
 		c.produce("t", 0, "d")
@@ -495,10 +495,10 @@ func TestReaderHoldsOneAnswerAhead(t *testing.T) {
 	withCluster(t, func(t *testing.T, c *cluster) {
 		c.produce("t", 0, "a")
 		r := c.open(Topics("t"))
-		time.Sleep(time.Second)
+		sleep(t.Context(), time.Second)
 		for range 5 {
 			c.produce("t", 0, "b")
-			time.Sleep(time.Minute)
+			sleep(t.Context(), time.Minute)
 		}
 		require.Equal(t, 1, c.count(kmsg.Fetch), "nobody polled what it brought")
 		poll(t, r, 1)

@@ -187,7 +187,7 @@ func (r *Reader) validateEpochs(ctx context.Context) error {
 			return r.partitionError(p.tp, "look for the end of a leader epoch", answer.Err)
 		}
 		p.validate = false
-		if answer.EndOffset >= 0 && answer.EndOffset < max(p.progress.position, p.cursor) {
+		if answer.EndOffset >= 0 && answer.EndOffset < max(p.position, p.cursor) {
 			r.truncateLocked(p, answer.EndOffset)
 		}
 	}
@@ -196,7 +196,7 @@ func (r *Reader) validateEpochs(ctx context.Context) error {
 
 // truncateLocked follows a log that has lost what it held from end on.
 func (r *Reader) truncateLocked(p *partition, end int64) {
-	if delivered := p.progress.position; end < delivered {
+	if delivered := p.position; end < delivered {
 		p.lost = truncation{epoch: p.fetchedEpoch, end: end}
 		r.reportLocked(p, "read", fmt.Errorf("%w: offsets %d to %d", ErrTruncated, end, delivered-1))
 	}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/lacunamq/lacuna/client"
+	"github.com/spf13/cobra"
+)
+
+func groupsExplainCommand(c *cli) *cobra.Command {
+	var topic string
+	var partition int32
+	var offset int64
+	cmd := &cobra.Command{
+		Use:     "explain GROUP",
+		Short:   "Say whether a group has committed an offset, and what follows from that",
+		Example: "  lacuna groups explain billing -t orders -p 0 --offset 1204",
+		Args:    exactlyOne("group"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if topic == "" || offset < 0 {
+				return usagef("%s needs --topic and --offset; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+			}
+			a, err := c.ledgerAdmin()
+			if err != nil {
+				return err
+			}
+			defer a.Close()
+			flags := ledgerFlags{topics: []string{topic}, partitions: []int32{partition}}
+			ledgers, err := c.describe(cmd, a, args[0], &flags)
+			if err != nil {
+				return err
+			}
+			if err := ledgers[0].Err; err != nil {
+				return err
+			}
+			page, err := a.GapsPage(cmd.Context(), args[0], topic, partition, offset, 1)
+			if err != nil {
+				return c.reach(err)
+			}
+			e := explain(&ledgers[0], page.Gaps, offset)
+			if c.output == "json" {
+				return writeJSON(c.out, e)
+			}
+			_, err = fmt.Fprintf(c.out, "offset %d of %v is %s for group %s:\n  %s\n", offset, ledgers[0].TopicPartition, e.State, args[0], e.Why)
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&topic, "topic", "t", "", "topic")
+	cmd.Flags().Int32VarP(&partition, "partition", "p", 0, "partition")
+	cmd.Flags().Int64Var(&offset, "offset", -1, "offset")
+	return cmd
+}
+
+// explanation is the state of one offset, in one word and in a sentence.
+type explanation struct {
+	Offset int64  `json:"offset"`
+	State  string `json:"state"`
+	Why    string `json:"why"`
+}
+
+// explain finds the state of an offset. Gaps are the first from it on, if there is one.
+func explain(l *client.Ledger, gaps []client.Run, offset int64) explanation {
+	e := explanation{Offset: offset, State: "open"}
+	switch {
+	case offset < l.LogStart:
+		e.State, e.Why = "gone", fmt.Sprintf("the log starts at %d; what was below it was deleted", l.LogStart)
+	case offset >= l.LogEnd:
+		e.State, e.Why = "not written", fmt.Sprintf("the log ends at %d", l.LogEnd)
+	case l.Stable < 0:
+		e.Why = "the group has committed nothing of the partition"
+	case offset < l.Stable:
+		e.State, e.Why = "committed", fmt.Sprintf("everything below the stable offset %d is", l.Stable)
+	case offset >= l.MaxCommit:
+		e.Why = fmt.Sprintf("nothing from the max commit offset %d on is committed", l.MaxCommit)
+	case len(gaps) > 0 && gaps[0].Start <= offset:
+		e.Why = fmt.Sprintf("it lies in the gap %s; it is delivered again when a reader of the group starts", formatRun(gaps[0]))
+	default:
+		e.State, e.Why = "committed", fmt.Sprintf("on its own, above the stable offset %d", l.Stable)
+	}
+	return e
+}

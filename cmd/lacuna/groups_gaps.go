@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+	"github.com/lacunamq/lacuna/client"
+	"github.com/spf13/cobra"
+)
+
+// defaultWidth is how wide to draw where there is no terminal.
+const defaultWidth = 80
+
+func groupsGapsCommand(c *cli) *cobra.Command {
+	var (
+		flags ledgerFlags
+		limit int
+		ascii bool
+		width int
+	)
+	cmd := &cobra.Command{
+		Use:   "gaps GROUP",
+		Short: "Draw what a group has committed and what it has left open",
+		Long: `Draw each of a group's ledgers: the offsets from the stable to the max commit offset as a
+bar, darker where more is committed, and list the first gaps.`,
+		Example: `  lacuna groups gaps billing
+  lacuna groups gaps billing -t orders -p 0 --limit 0 -o json`,
+		Args: exactlyOne("group"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := c.ledgerAdmin()
+			if err != nil {
+				return err
+			}
+			defer a.Close()
+			ledgers, err := c.describe(cmd, a, args[0], &flags)
+			if err != nil {
+				return err
+			}
+			style := blockShades
+			if ascii {
+				style = asciiShades
+			}
+			for i := range ledgers {
+				d := drawing{ledger: &ledgers[i], limit: limit, shades: style, width: c.drawWidth(width)}
+				if err := d.read(cmd, a); err != nil {
+					return err
+				}
+				if c.output == "json" {
+					err = writeJSON(c.out, d.json())
+				} else {
+					_, err = fmt.Fprint(c.out, separator(i), d.text())
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 10, "list at most that many gaps of each ledger (0: all)")
+	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw without block characters")
+	cmd.Flags().IntVar(&width, "width", 0, "width of the bar (0: that of the terminal)")
+	return cmd
+}
+
+func (c *cli) drawWidth(asked int) int {
+	switch {
+	case asked > 0:
+		return asked
+	case c.outWidth > 0:
+		return c.outWidth
+	}
+	return defaultWidth
+}
+
+func separator(i int) string {
+	if i == 0 {
+		return ""
+	}
+	return "\n"
+}
+
+// drawing is one ledger as a picture and a list.
+type drawing struct {
+	ledger *client.Ledger
+	limit  int // gaps to list, 0: all
+	shades shades
+	width  int
+
+	bar  *gapBar
+	gaps []client.Run // the first ones
+}
+
+// read reads the gaps, of which only the first ones are kept.
+func (d *drawing) read(cmd *cobra.Command, a *client.Admin) error {
+	l := d.ledger
+	d.bar = newGapBar(max(l.Stable, 0), max(l.MaxCommit, 0), d.width)
+	if l.Err != nil || l.Gaps == 0 {
+		return nil
+	}
+	for gap, err := range a.Gaps(cmd.Context(), l.Group, l.Topic, l.Partition, l.Stable) {
+		if err != nil {
+			return err
+		}
+		d.bar.addOpen(gap)
+		if d.limit == 0 || len(d.gaps) < d.limit {
+			d.gaps = append(d.gaps, gap)
+		}
+	}
+	return nil
+}
+
+// text is the drawing for people.
+func (d *drawing) text() string {
+	l := d.ledger
+	var b strings.Builder
+	fmt.Fprintf(&b, "group %s, %v\n", l.Group, l.TopicPartition)
+	switch {
+	case l.Err != nil:
+		fmt.Fprintf(&b, "  %v\n", l.Err)
+		return b.String()
+	case l.Stable < 0:
+		fmt.Fprintf(&b, "  nothing is committed; %s in the log\n", plural(l.LogEnd-l.LogStart, "offset is", "offsets are"))
+		return b.String()
+	}
+	if row := d.bar.draw(d.shades); row != "" {
+		fmt.Fprintf(&b, "\n%s\n%s\n%s\n", d.scale(row), row, d.legend())
+	}
+	fmt.Fprintf(&b, "\n  stable offset      %15s   all below is committed\n", humanize.Comma(l.Stable))
+	fmt.Fprintf(&b, "  max commit offset  %15s   nothing from here on is\n", humanize.Comma(l.MaxCommit))
+	fmt.Fprintf(&b, "  log                %15s   to %s\n", humanize.Comma(l.LogStart), humanize.Comma(l.LogEnd))
+	window := l.MaxCommit - l.Stable
+	fmt.Fprintf(&b, "  committed          %15s   in the window\n", humanize.Comma(window-l.Open))
+	fmt.Fprintf(&b, "  open               %15s   in %s\n", humanize.Comma(l.Open), d.gapsInWords())
+	fmt.Fprintf(&b, "  lag                %15s   open, and what lies beyond the window\n", humanize.Comma(l.Lag()))
+	d.list(&b)
+	return b.String()
+}
+
+func (d *drawing) gapsInWords() string {
+	l := d.ledger
+	words := plural(l.Gaps, "gap", "gaps")
+	if l.Gaps > 1 {
+		words += fmt.Sprintf("; the longest is %s", formatRun(l.LongestGap))
+	}
+	return words
+}
+
+// scale labels the ends of the bar.
+func (d *drawing) scale(row string) string {
+	from, to := humanize.Comma(d.ledger.Stable), humanize.Comma(d.ledger.MaxCommit-1)
+	pad := utf8.RuneCountInString(row) - len(from) - len(to)
+	if pad < 1 { // too narrow for both
+		return from
+	}
+	return from + strings.Repeat(" ", pad) + to
+}
+
+func (d *drawing) legend() string {
+	s := d.shades
+	perCell := (d.bar.end - d.bar.start) / int64(len(d.bar.open))
+	return fmt.Sprintf("%c committed  %c%c%c partly  %c open; a cell is %s", s.all, s.most, s.half, s.some, s.none,
+		plural(perCell, "offset", "offsets"))
+}
+
+// list lists the first gaps.
+func (d *drawing) list(b *strings.Builder) {
+	if len(d.gaps) == 0 {
+		return
+	}
+	fmt.Fprintln(b)
+	t := newTable(">FIRST", ">LAST", ">OFFSETS")
+	for _, gap := range d.gaps {
+		t.add(gap.Start, gap.End-1, gap.End-gap.Start)
+	}
+	if err := t.write(b); err != nil {
+		panic(err) // a strings.Builder takes everything
+	}
+	if left := d.ledger.Gaps - int64(len(d.gaps)); left > 0 {
+		fmt.Fprintf(b, "and %s; --limit 0 lists all\n", plural(left, "more gap", "more gaps"))
+	}
+}
+
+// drawnLedger is what --output json says of a ledger and its gaps.
+type drawnLedger struct {
+	describedLedger
+	Window []gapJSON `json:"window"`
+}
+
+type gapJSON struct {
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+}
+
+func (d *drawing) json() drawnLedger {
+	out := drawnLedger{describedLedger: describeLedger(d.ledger), Window: []gapJSON{}}
+	for _, gap := range d.gaps {
+		out.Window = append(out.Window, gapJSON{First: gap.Start, Last: gap.End - 1})
+	}
+	return out
+}
