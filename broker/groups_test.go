@@ -207,6 +207,7 @@ func TestStaticMemberReturnsWithoutRebalance(t *testing.T) {
 	_, after := again.cl.GroupMetadata()
 	require.Equal(t, generation, after)
 
+	again.cl.Close()
 	_, err := adm.LeaveGroup(t.Context(), kadm.LeaveGroup("readers").InstanceIDs("two").Reason("operator"))
 	require.NoError(t, err)
 	await(t, first)
