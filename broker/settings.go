@@ -95,6 +95,9 @@ func (b *Broker) refreshSettings(image *metadata.Image) {
 	s := newBrokerSettings(old.configs.WithDynamic(cluster, node))
 	s.cluster, s.node = cluster, node
 	b.current.Store(s)
+	if b.groups != nil {
+		b.groups.SetConfig(s.Groups)
+	}
 }
 
 // resource is this broker among those that have settings.
