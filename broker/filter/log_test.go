@@ -164,6 +164,8 @@ func decode(t require.TestingT, batches []byte) (records, control []*kgo.Record)
 		kgo.ProcessFetchPartitionOpts{KeepControlRecords: true},
 		&kmsg.FetchResponseTopicPartition{RecordBatches: batches}, kgo.DefaultDecompressor(), nil)
 	require.NoError(t, p.Err)
+	// kgo takes what it cannot decompress for a batch that was cut off, and stops there.
+	require.Equal(t, countRecords(t, batches), len(p.Records), "records that kgo made of the batches")
 	for _, r := range p.Records {
 		if r.Attrs.IsControl() {
 			control = append(control, r)
@@ -172,6 +174,19 @@ func decode(t require.TestingT, batches []byte) (records, control []*kgo.Record)
 		}
 	}
 	return records, control
+}
+
+// countRecords is how many records the headers of batches promise.
+func countRecords(t require.TestingT, batches []byte) int {
+	n := 0
+	for len(batches) > 0 {
+		h, err := protocol.ParseBatchHeader(batches)
+		require.NoError(t, err)
+		require.LessOrEqual(t, h.Size(), len(batches), "whole batches only")
+		n += int(h.NumRecords)
+		batches = batches[h.Size():]
+	}
+	return n
 }
 
 // wanted is what a client that reads everything from offset from on, and drops what it
