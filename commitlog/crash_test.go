@@ -13,6 +13,7 @@ import (
 // seeds is how many random histories to run; LACUNA_SEEDS multiplies it.
 func seeds(t *testing.T, n int) int {
 	t.Helper()
+	n /= raceSlowdown
 	if testing.Short() {
 		n /= 10
 	}
@@ -51,7 +52,7 @@ var crashConfigs = map[string]func(o *Options, rng *rand.Rand){
 func TestCrashes(t *testing.T) {
 	for name, configure := range crashConfigs {
 		t.Run(name, func(t *testing.T) {
-			for seed := range seeds(t, 60) {
+			for seed := range seeds(t, 200) {
 				t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 					w := newWorld(t, uint64(seed), configure)
 					w.snapEvery = 12

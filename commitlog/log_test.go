@@ -56,6 +56,19 @@ func plainBatch(t testing.TB, n int, value string, ms int64) []byte {
 	return batch
 }
 
+// idempotentBatch is a batch of n records of an idempotent producer.
+func idempotentBatch(t testing.TB, id int64, epoch int16, sequence int32, n int) []byte {
+	t.Helper()
+	var b protocol.BatchBuilder
+	b.Reset(protocol.BatchOptions{ProducerID: id, ProducerEpoch: epoch, BaseSequence: sequence})
+	for i := range n {
+		b.Append(fmt.Appendf(nil, "k%d", i), []byte("value"), nil, 1000)
+	}
+	batch, err := b.Build(nil)
+	require.NoError(t, err)
+	return batch
+}
+
 // mustAppend appends and waits until the batch is durable.
 func mustAppend(t testing.TB, l *Log, batch []byte) Appended {
 	t.Helper()

@@ -1,0 +1,6 @@
+//go:build race
+
+package commitlog
+
+// raceSlowdown divides what random tests do when the race detector is on.
+const raceSlowdown = 5
