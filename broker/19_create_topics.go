@@ -16,13 +16,20 @@ func (b *Broker) createTopics(_ *call, req *kmsg.CreateTopicsRequest) kmsg.Respo
 	for i := range req.Topics {
 		named[req.Topics[i].Topic]++
 	}
+	budget := int32(maxPartitionsPerRequest)
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		at := kmsg.NewCreateTopicsResponseTopic()
 		at.Topic, at.NumPartitions, at.ReplicationFactor = t.Topic, -1, -1
-		err := refusal(kerr.InvalidRequest, "topic %s is named more than once", t.Topic)
-		if named[t.Topic] == 1 {
-			err = b.createOne(t, req.ValidateOnly, &at)
+		var err error
+		switch named[t.Topic] {
+		case 0: // answered already
+			continue
+		case 1:
+			err = b.createOne(t, req.ValidateOnly, &budget, &at)
+		default:
+			named[t.Topic] = 0
+			err = refusal(kerr.InvalidRequest, "Duplicate topic name.")
 		}
 		if err != nil {
 			at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
@@ -32,16 +39,24 @@ func (b *Broker) createTopics(_ *call, req *kmsg.CreateTopicsRequest) kmsg.Respo
 	return resp
 }
 
-func (b *Broker) createOne(req *kmsg.CreateTopicsRequestTopic, validateOnly bool, at *kmsg.CreateTopicsResponseTopic) error {
+// maxPartitionsPerRequest bounds what one request may make, as in Kafka.
+const maxPartitionsPerRequest = 10_000
+
+// createOne creates a topic whose partitions fit in what is left of the budget.
+func (b *Broker) createOne(req *kmsg.CreateTopicsRequestTopic, validateOnly bool, budget *int32, at *kmsg.CreateTopicsResponseTopic) error {
 	t := metadata.Topic{Name: req.Topic, Partitions: req.NumPartitions}
 	if err := b.checkReplication(req, &t); err != nil {
 		return err
+	}
+	if t.Partitions > *budget {
+		return refusal(kerr.PolicyViolation, "Excessively large number of partitions per request.")
 	}
 	var err error
 	if t.Config, err = b.newTopicConfig(req.Configs); err != nil {
 		return err
 	}
 	if validateOnly {
+		t.ID = newTopicID()
 		if _, err := b.controller.image.Load().CreateTopic(&t); err != nil {
 			return err
 		}
@@ -52,6 +67,7 @@ func (b *Broker) createOne(req *kmsg.CreateTopicsRequestTopic, validateOnly bool
 		}
 		at.TopicID = made.id
 	}
+	*budget -= t.Partitions
 	at.NumPartitions, at.ReplicationFactor = t.Partitions, 1
 	at.Configs = b.describeNewTopic(&t)
 	return nil

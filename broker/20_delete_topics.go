@@ -17,10 +17,25 @@ func (b *Broker) deleteTopics(c *call, req *kmsg.DeleteTopicsRequest) kmsg.Respo
 			topics = append(topics, kmsg.DeleteTopicsRequestTopic{Topic: &req.TopicNames[i]})
 		}
 	}
+	named := map[string]int{}
+	for i := range topics {
+		if name := topics[i].Topic; name != nil {
+			named[*name]++
+		}
+	}
 	for i := range topics {
 		at := kmsg.NewDeleteTopicsResponseTopic()
 		at.Topic, at.TopicID = topics[i].Topic, topics[i].TopicID
-		if err := b.deleteOne(&topics[i], &at); err != nil {
+		var err error
+		if name := topics[i].Topic; name == nil || named[*name] == 1 {
+			err = b.deleteOne(&topics[i], &at)
+		} else if named[*name] == 0 { // answered already
+			continue
+		} else {
+			named[*name] = 0
+			err = refusal(kerr.InvalidRequest, "Duplicate topic name.")
+		}
+		if err != nil {
 			at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
 		}
 		resp.Topics = append(resp.Topics, at)
@@ -41,6 +56,9 @@ func (b *Broker) deleteOne(req *kmsg.DeleteTopicsRequestTopic, at *kmsg.DeleteTo
 		name = *req.Topic
 	}
 	t, refused := b.topics.find(name, id, req.Topic == nil)
+	if refused == kerr.InvalidTopicException {
+		refused = kerr.UnknownTopicOrPartition // there is none of that name
+	}
 	if refused != nil {
 		return refused
 	}

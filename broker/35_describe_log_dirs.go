@@ -24,21 +24,20 @@ func (b *Broker) describeLogDirs(_ *call, req *kmsg.DescribeLogDirsRequest) kmsg
 		asked[t.Topic] = partitions
 	}
 	for _, t := range b.topics.all() {
-		if partitions, ok := asked[t.name]; req.Topics == nil || ok {
-			dir.Topics = append(dir.Topics, logDirTopic(t, partitions))
+		if at := logDirTopic(t, asked[t.name], req.Topics == nil); len(at.Partitions) > 0 {
+			dir.Topics = append(dir.Topics, at)
 		}
 	}
 	resp.Dirs = append(resp.Dirs, dir)
 	return resp
 }
 
-// logDirTopic describes the partitions of a topic that are asked for, all when none is
-// named.
-func logDirTopic(t *topic, asked map[int32]bool) kmsg.DescribeLogDirsResponseDirTopic {
+// logDirTopic describes the partitions of a topic that are asked for, or all.
+func logDirTopic(t *topic, asked map[int32]bool, all bool) kmsg.DescribeLogDirsResponseDirTopic {
 	at := kmsg.NewDescribeLogDirsResponseDirTopic()
 	at.Topic = t.name
 	for _, p := range t.partitions() {
-		if asked != nil && !asked[p.index] {
+		if !all && !asked[p.index] {
 			continue
 		}
 		dp := kmsg.NewDescribeLogDirsResponseDirTopicPartition()

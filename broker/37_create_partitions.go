@@ -19,9 +19,15 @@ func (b *Broker) createPartitions(_ *call, req *kmsg.CreatePartitionsRequest) km
 		t := &req.Topics[i]
 		at := kmsg.NewCreatePartitionsResponseTopic()
 		at.Topic = t.Topic
-		err := refusal(kerr.InvalidRequest, "topic %s is named more than once", t.Topic)
-		if named[t.Topic] == 1 {
+		var err error
+		switch named[t.Topic] {
+		case 0: // answered already
+			continue
+		case 1:
 			err = b.addPartitions(t, req.ValidateOnly)
+		default:
+			named[t.Topic] = 0
+			err = refusal(kerr.InvalidRequest, "Duplicate topic name.")
 		}
 		if err != nil {
 			at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
@@ -40,6 +46,9 @@ func (b *Broker) addPartitions(req *kmsg.CreatePartitionsRequestTopic, validateO
 		return refusal(kerr.InvalidTopicException, "topic %s is internal; groups find their partition by its number", t.name)
 	}
 	added := int(req.Count) - len(t.partitions())
+	if added > maxPartitionsPerRequest {
+		return refusal(kerr.PolicyViolation, "Excessively large number of additional partitions per request.")
+	}
 	if req.Assignment != nil && added > 0 {
 		if len(req.Assignment) != added {
 			return refusal(kerr.InvalidReplicaAssignment, "replicas are given for %d new partitions, and topic %s gets %d", len(req.Assignment), t.name, added)

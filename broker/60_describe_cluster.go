@@ -18,7 +18,6 @@ func (b *Broker) describeCluster(c *call, req *kmsg.DescribeClusterRequest) kmsg
 	resp := req.ResponseKind().(*kmsg.DescribeClusterResponse)
 	resp.EndpointType = endpointBrokers
 	if c.version >= 1 && req.EndpointType != endpointBrokers {
-		resp.EndpointType = req.EndpointType
 		refused := kerr.UnsupportedEndpointType
 		if req.EndpointType == endpointControllers {
 			refused = kerr.MismatchedEndpointType

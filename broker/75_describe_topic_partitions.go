@@ -11,10 +11,7 @@ import (
 // where the next page begins.
 func (b *Broker) describeTopicPartitions(_ *call, req *kmsg.DescribeTopicPartitionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeTopicPartitionsResponse)
-	left := int(min(req.ResponsePartitionLimit, b.settings().DescribePartitionsMax))
-	if left <= 0 {
-		left = int(b.settings().DescribePartitionsMax)
-	}
+	left := max(1, int(min(req.ResponsePartitionLimit, b.settings().DescribePartitionsMax)))
 	for _, name := range b.describedNames(req) {
 		first := int32(0)
 		if c := req.Cursor; c != nil && c.Topic == name {
@@ -81,6 +78,8 @@ func (b *Broker) topicPartitions(name string, first int32, limit int) (at kmsg.D
 		mp := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 		mp.Partition, mp.LeaderID, mp.LeaderEpoch = p.index, b.nodeID, p.leaderEpoch()
 		mp.Replicas, mp.ISR = replicas, replicas
+		// Java's admin client does not expect the nulls that the protocol allows here.
+		mp.EligibleLeaderReplicas, mp.LastKnownELR = []int32{}, []int32{}
 		at.Partitions = append(at.Partitions, mp)
 	}
 	return at, -1

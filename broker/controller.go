@@ -112,9 +112,11 @@ func (c *controller) do(decide func(*metadata.Image) ([]metadata.Record, error))
 	return nil
 }
 
+func newTopicID() metadata.TopicID { return metadata.NewTopicID(uuid.New()) }
+
 // createTopic makes a topic and returns it.
 func (c *controller) createTopic(t metadata.Topic) (*topic, error) {
-	t.ID = metadata.NewTopicID(uuid.New())
+	t.ID = newTopicID()
 	err := c.do(func(image *metadata.Image) ([]metadata.Record, error) { return image.CreateTopic(&t) })
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ var ErrDataDirInUse = errors.New("the data directory is in use by another broker
 // openDataDir locks the directory, making it if need be, and removes the mark of a clean
 // stop, so that whatever ends this process otherwise is known for a crash.
 func openDataDir(files vfs.FS, path string) (*dataDir, error) {
-	if err := files.MkdirAll(path, 0o755); err != nil {
+	if err := makeDir(files, path); err != nil {
 		return nil, fmt.Errorf("make data directory %s: %w", path, err)
 	}
 	lock, err := files.Lock(files.PathJoin(path, "lock"))
@@ -58,6 +58,28 @@ func openDataDir(files vfs.FS, path string) (*dataDir, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// makeDir makes a directory and those above it, durably: what is in a directory whose own
+// name a crash takes away is lost with it.
+func makeDir(files vfs.FS, path string) error {
+	if _, err := files.Stat(path); err == nil {
+		return nil
+	}
+	parent := files.PathDir(path)
+	if parent != path {
+		if err := makeDir(files, parent); err != nil {
+			return err
+		}
+	}
+	if err := files.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	dir, err := files.OpenDir(parent)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func (d *dataDir) load() error {
