@@ -33,6 +33,15 @@ type Ledger struct {
 	Err error
 }
 
+// String is the ledger in one line.
+func (l Ledger) String() string {
+	if l.Err != nil {
+		return fmt.Sprintf("%v of group %s: %v", l.TopicPartition, l.Group, l.Err)
+	}
+	return fmt.Sprintf("%v of group %s: stable %d, max commit %d, %d open in %d gaps, log %d to %d",
+		l.TopicPartition, l.Group, l.Stable, l.MaxCommit, l.Open, l.Gaps, l.LogStart, l.LogEnd)
+}
+
 // Lag is the number of offsets of the log that the group has not committed: its gaps and
 // what lies beyond its max commit offset.
 func (l *Ledger) Lag() int64 {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/lacunamq/lacuna/protocol"
@@ -16,6 +17,14 @@ type Reset struct {
 	// offsets committed between To and it are uncommitted now.
 	Forgotten int64
 	Err       error
+}
+
+// String is what was done, in one line.
+func (r Reset) String() string {
+	if r.Err != nil {
+		return fmt.Sprintf("%v: %v", r.TopicPartition, r.Err)
+	}
+	return fmt.Sprintf("%v from %d to %d", r.TopicPartition, r.From, r.To)
 }
 
 // Reset moves a group to a position in every partition of the named topics, or in the

@@ -40,7 +40,7 @@ func TestAdminDescribesLedgers(t *testing.T) {
 			Stable: 0, MaxCommit: 20, Gaps: 10, Open: 10, LongestGap: run(0, 1), LogEnd: 20, LeaderEpoch: -1,
 		}, all[0])
 		require.EqualValues(t, 10, all[0].Lag())
-		require.Equal(t, "u[1]", all[1].String())
+		require.Equal(t, "u[1] of group g: stable 2, max commit 2, 0 open in 0 gaps, log 0 to 3", all[1].String())
 		require.EqualValues(t, 1, all[1].Lag())
 
 		named, err := a.Describe(t.Context(), "g", "u")

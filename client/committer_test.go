@@ -123,7 +123,7 @@ func TestCommitterLingersForOthers(t *testing.T) {
 		var wg sync.WaitGroup
 		for o := range int64(8) {
 			wg.Go(func() {
-				sleep(t.Context(), time.Duration(o) * time.Millisecond)
+				sleep(t.Context(), time.Duration(o)*time.Millisecond)
 				require.NoError(t, commitOne(t.Context(), c, p0, o))
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -50,8 +51,11 @@ type FeatureError struct {
 
 // Error implements error.
 func (e *FeatureError) Error() string {
-	return fmt.Sprintf("broker %s does not offer the feature %s: it is not a Lacuna broker, or the feature is switched off there (individual.commit.enable)",
-		e.Broker, e.Feature)
+	why := "it is not a Lacuna broker, or an old one"
+	if e.Feature == protocol.FeatureIndividualCommit {
+		why = "it is not a Lacuna broker, or has individual.commit.enable=false"
+	}
+	return fmt.Sprintf("broker %s does not offer %s: %s", e.Broker, e.Feature, why)
 }
 
 // PartitionError is an error about one topic partition, and one group if Group is not

@@ -200,6 +200,15 @@ type PartitionStatus struct {
 	Err error
 }
 
+// String is the status in one line.
+func (s PartitionStatus) String() string {
+	line := fmt.Sprintf("%v at %d, stable %d", s.TopicPartition, s.Position, s.Stable)
+	if s.Err != nil {
+		line += ": " + s.Err.Error()
+	}
+	return line
+}
+
 // Status returns how far the Reader is, ordered by topic and partition.
 func (r *Reader) Status() []PartitionStatus {
 	r.mu.Lock()

@@ -271,7 +271,7 @@ func TestReaderSurvivesARestartOfTheBroker(t *testing.T) {
 		c.setDown(true)
 		var wg sync.WaitGroup
 		wg.Go(func() { require.NoError(t, r.Commit(t.Context(), records[1])) })
-		sleep(t.Context(), 20 * time.Second)
+		sleep(t.Context(), 20*time.Second)
 		c.setDown(false)
 		wg.Wait()
 		c.produce("t", 0, "d")

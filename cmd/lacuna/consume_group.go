@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/lacunamq/lacuna/client"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -18,7 +20,7 @@ type groupSource struct {
 	mu sync.Mutex
 	// at is the next offset in each partition that is assigned, as far as it is known.
 	at map[client.TopicPartition]int64
-	// committed is what the group had committed when the run began.
+	// committed is what the group had committed when the run began, if it stops at the end.
 	committed kadm.OffsetResponses
 	joined    bool
 }
@@ -52,11 +54,31 @@ func (c *cli) openGroupSource(ctx context.Context, o *consumeOptions, from clien
 	if s.cl, err = c.connect(opts...); err != nil {
 		return nil, err
 	}
-	if s.committed, err = kadm.NewClient(s.cl).FetchOffsets(ctx, o.group); err != nil {
-		s.cl.Close()
-		return nil, fmt.Errorf("read the offsets of group %s: %w", o.group, err)
+	if o.exit {
+		if s.committed, err = committedOffsets(ctx, s.cl, o.group); err != nil {
+			s.cl.Close()
+			return nil, fmt.Errorf("read the offsets of group %s: %w", o.group, err)
+		}
 	}
 	return s, nil
+}
+
+// coordinatorPause is how long to wait for a coordinator: the first group of a cluster
+// makes the topic that it lives in.
+const coordinatorPause = 200 * time.Millisecond
+
+func committedOffsets(ctx context.Context, cl *kgo.Client, group string) (kadm.OffsetResponses, error) {
+	for {
+		committed, err := kadm.NewClient(cl).FetchOffsets(ctx, group)
+		if err == nil || !kerr.IsRetriable(err) {
+			return committed, err
+		}
+		select {
+		case <-time.After(coordinatorPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // resetOffset is a position in kgo's terms.
