@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -134,8 +135,12 @@ func code(err *kerr.Error) int16 {
 
 // codeOf is the code for an error of the coordinator.
 func (b *Broker) codeOf(err error) int16 {
-	if err == nil {
+	switch {
+	case err == nil:
 		return 0
+	case errors.Is(err, context.Canceled):
+		// The broker stops, or nobody is there to be told.
+		return kerr.CoordinatorNotAvailable.Code
 	}
 	code, _ := b.errorCode(err)
 	return code

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // quickGroups lets groups begin without waiting for more members.
@@ -329,4 +330,99 @@ func TestGroupsSurviveARestart(t *testing.T) {
 	require.NoError(t, w.cl.CommitRecords(t.Context(), &kgo.Record{Topic: "letters", Partition: 0, Offset: 2}))
 	_, after := w.cl.GroupMetadata()
 	require.Equal(t, generation, after)
+}
+
+// TestStopAnswersParkedRequests holds that a member which waits for a rebalance when the
+// broker stops is told to look for its coordinator again.
+func TestStopAnswersParkedRequests(t *testing.T) {
+	b := start(t, quickGroups)
+	s := &groupScript{t: t, addr: b.Addr(), names: make(map[string]string)}
+	waits := s.begin(joinRequest("g", ""), 3)
+	leader := waits.end("").(*kmsg.JoinGroupResponse).MemberID
+	assign := s.begin(syncRequest("g", leader, 1, leader), 3)
+	assign.end("")
+	waits = s.begin(joinRequest("g", ""), 3)
+	s.until(heartbeatRequest("g", leader, 1), kerr.RebalanceInProgress.Code)
+	stop(t, b)
+	answer := waits.end("").(*kmsg.JoinGroupResponse)
+	require.Equal(t, kerr.CoordinatorNotAvailable.Code, answer.ErrorCode)
+}
+
+// TestCrashLowersCommittedOffsets holds that an offset which was committed for records
+// that a crash then took away skips nothing of what comes later.
+func TestCrashLowersCommittedOffsets(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	change := func(c *broker.Config) {
+		quickGroups(c)
+		c.FS = fs
+	}
+	b := start(t, change)
+	ctx := t.Context()
+	cl := client(t, b, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	adm := kadm.NewClient(cl)
+	// Its records are answered for when they are written, and synced hours later.
+	lazy := map[string]*string{"flush.ms": kmsg.StringPtr("36000000")}
+	_, err := adm.CreateTopic(ctx, 1, 1, lazy, "letters")
+	require.NoError(t, err)
+	_, err = adm.CreateTopic(ctx, 1, 1, nil, "kept")
+	require.NoError(t, err)
+	for _, topic := range []string{"letters", "kept"} {
+		for range 10 {
+			require.NoError(t, cl.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr())
+		}
+	}
+	var offsets kadm.Offsets
+	offsets.AddOffset("letters", 0, 10, -1)
+	offsets.AddOffset("kept", 0, 10, -1)
+	require.NoError(t, adm.CommitAllOffsets(ctx, "readers", offsets))
+	fs = fs.CrashClone(vfs.CrashCloneCfg{})
+
+	again := start(t, change)
+	adm = kadm.NewClient(client(t, again))
+	ends, err := adm.ListEndOffsets(ctx, "letters", "kept")
+	require.NoError(t, err)
+	end, _ := ends.Lookup("letters", 0)
+	require.Less(t, end.Offset, int64(10), "the crash took nothing away, and the test shows nothing")
+	fetched, err := adm.FetchOffsets(ctx, "readers")
+	require.NoError(t, err)
+	at, _ := fetched.Lookup("letters", 0)
+	require.Equal(t, end.Offset, at.At)
+	at, _ = fetched.Lookup("kept", 0)
+	require.EqualValues(t, 10, at.At)
+}
+
+// TestOffsetsTopic holds that __consumer_offsets is Kafka's to the byte, and that a client
+// reads it like any topic.
+func TestOffsetsTopic(t *testing.T) {
+	b := start(t, quickGroups)
+	adm := fill(t, b, "letters", 1)
+	w := join(t, b, "readers", "letters", kgo.DisableAutoCommit())
+	await(t, w)
+	var offsets kadm.Offsets
+	offsets.AddOffset("letters", 0, 1, 0)
+	require.NoError(t, adm.CommitAllOffsets(t.Context(), "simple", offsets))
+	cl := client(t, b, kgo.ConsumeTopics("__consumer_offsets"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	var generations []int32
+	var committed *kmsg.OffsetCommitValue
+	for committed == nil || !slices.Contains(generations, 1) {
+		cl.PollFetches(t.Context()).EachRecord(func(r *kgo.Record) {
+			switch r.Key[1] {
+			case 1:
+				k, v := kmsg.NewOffsetCommitKey(), kmsg.NewOffsetCommitValue()
+				require.NoError(t, k.ReadFrom(r.Key))
+				require.NoError(t, v.ReadFrom(r.Value))
+				require.Equal(t, "simple", k.Group)
+				committed = &v
+			case 2:
+				v := kmsg.NewGroupMetadataValue()
+				require.NoError(t, v.ReadFrom(r.Value))
+				generations = append(generations, v.Generation)
+			}
+		})
+	}
+	require.EqualValues(t, 4, committed.Version)
+	require.EqualValues(t, 1, committed.Offset)
+	topics, err := adm.ListTopics(t.Context(), "letters")
+	require.NoError(t, err)
+	require.EqualValues(t, topics["letters"].ID, committed.TopicID)
 }
