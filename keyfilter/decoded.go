@@ -26,7 +26,7 @@ type Decoded struct {
 	deltas  []int32  // of each offset to the base; empty while they are 0, 1, 2, ...
 	opaque  bool
 	err     error
-	inflate protocol.Decompressor
+	buf     []byte // that records were last decompressed into
 }
 
 // Decode makes d that of batch, which is exactly one batch and must stay as it is
@@ -60,9 +60,12 @@ func (d *Decoded) decodeRecords(limit int) error {
 	if err := protocol.VerifyCRC(&d.header, d.batch); err != nil {
 		return err
 	}
-	records, err := d.inflate.Records(&d.header, d.batch, limit)
+	records, err := protocol.DecompressRecords(d.buf, &d.header, d.batch, limit)
 	if err != nil {
 		return err
+	}
+	if d.header.Codec() != protocol.CodecNone {
+		d.buf = records
 	}
 	d.records = records
 	n := min(int(d.header.NumRecords), len(records)/recordLenMin) // a count that lies allocates nothing
@@ -121,13 +124,9 @@ func (d *Decoded) Offset(i int) int64 {
 	return d.header.BaseOffset + int64(d.deltas[i])
 }
 
-// MemoryBytes is about what d holds of memory, the batch included.
+// MemoryBytes is about what d holds of memory, the batch and kept buffers included.
 func (d *Decoded) MemoryBytes() int {
-	n := cap(d.batch) + 4*cap(d.starts) + cap(d.slots) + 4*cap(d.deltas)
-	if d.header.Codec() != protocol.CodecNone {
-		n += cap(d.records)
-	}
-	return n
+	return cap(d.batch) + cap(d.buf) + 4*cap(d.starts) + cap(d.slots) + 4*cap(d.deltas)
 }
 
 // firstAt is the index of the first record at or after offset.

@@ -51,6 +51,21 @@ func (x *SlotIndex) From(offset int64) IndexCursor {
 	return c
 }
 
+// Last is the last batch; false if there is none.
+func (x *SlotIndex) Last() (IndexedBatch, bool) {
+	if x.batches == 0 {
+		return IndexedBatch{}, false
+	}
+	at := x.blockStart(len(x.blocks) - 1)
+	for {
+		b, next := x.read(at)
+		if next.batch == x.batches {
+			return b, true
+		}
+		at = next
+	}
+}
+
 // Next is the next batch that the filter may match, and moves behind it; false when
 // there is none, and then the cursor is at the end. An opaque batch always may.
 func (c *IndexCursor) Next(f *Filter) (IndexedBatch, bool) {

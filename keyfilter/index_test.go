@@ -109,6 +109,11 @@ func checkIndex(t *rapid.T, x *SlotIndex, all []indexed) {
 	require.Equal(t, len(all), x.Batches())
 	require.Equal(t, records, x.Records())
 	first, last := x.start.offset, x.end.offset
+	final, ok := x.Last()
+	require.Equal(t, len(all) > 0, ok)
+	if ok {
+		require.Equal(t, all[len(all)-1].IndexedBatch, final)
+	}
 	for range 5 {
 		f := mustFilter(t, drawFilter(t))
 		from := rapid.Int64Range(first-1, last+1).Draw(t, "from")
