@@ -108,4 +108,3 @@ func (l *leaf) toList() {
 	copy(l.words, edges[:n])
 	l.dense, l.base = false, 0
 }
-

@@ -258,4 +258,3 @@ func (l *leaf) reserve(n int, pool *wordPool) int64 {
 	l.words = words
 	return grown
 }
-

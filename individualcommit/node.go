@@ -79,6 +79,14 @@ func (n *node) child(x int64) int {
 	return lo - 1
 }
 
+// childFrom is child for an x that does not lie below child i.
+func (n *node) childFrom(i int, x int64) int {
+	if i+1 == len(n.from) || x < n.from[i+1] {
+		return i
+	}
+	return n.child(x)
+}
+
 func (n *node) lowest() bool { return n.leaves != nil }
 
 // leafOf is the leaf whose stretch x lies in.
@@ -135,11 +143,11 @@ func (n *node) fillKids(c cut, pool *wordPool, d *sum) {
 		first = n.child(c.lo)
 	}
 	if c.hasHi {
-		last = n.child(c.hi)
+		last = n.childFrom(first, c.hi)
 	}
 	if c.hasLo && c.hasHi && first == last {
 		n.fillKid(first, c, pool, d)
-		n.tidyKid(first, d)
+		n.tidyKid(first, pool, d)
 		return
 	}
 	keep, end := first, last // the children before keep and from end on stay
@@ -154,10 +162,10 @@ func (n *node) fillKids(c cut, pool *wordPool, d *sum) {
 	}
 	n.dropKids(keep, end, d)
 	if c.hasHi {
-		n.tidyKid(keep, d)
+		n.tidyKid(keep, pool, d)
 	}
 	if c.hasLo {
-		n.tidyKid(first, d)
+		n.tidyKid(first, pool, d)
 	}
 }
 
@@ -178,7 +186,7 @@ func (n *node) dropKids(i, j int, d *sum) {
 
 // tidyKid puts child i right after a change: gone when it is empty, split when it has
 // too many children, joined with a neighbour when both have few.
-func (n *node) tidyKid(i int, d *sum) {
+func (n *node) tidyKid(i int, pool *wordPool, d *sum) {
 	if n.sums[i].edges == 0 && len(n.kids) > 1 {
 		n.dropKids(i, i+1, d)
 		return
@@ -188,10 +196,10 @@ func (n *node) tidyKid(i int, d *sum) {
 		return
 	}
 	if i+1 < len(n.kids) {
-		n.joinKids(i, d)
+		n.joinKids(i, pool, d)
 	}
 	if i > 0 {
-		n.joinKids(i-1, d)
+		n.joinKids(i-1, pool, d)
 	}
 }
 
@@ -211,17 +219,31 @@ func (n *node) recount(i int, d *sum) {
 	d.add(n.sums[i])
 }
 
-// joinKids makes one child of i and the next if they are small.
-func (n *node) joinKids(i int, d *sum) {
+// joinKids makes one child of i and the next if they are small, or one of them is empty.
+func (n *node) joinKids(i int, pool *wordPool, d *sum) {
 	a, b := n.kids[i], n.kids[i+1]
-	if len(a.from)+len(b.from) > nodeJoin {
+	switch {
+	case n.sums[i].edges == 0:
+		n.dropKids(i, i+1, d)
+		return
+	case n.sums[i+1].edges == 0:
+		n.dropKids(i+1, i+2, d)
+		return
+	case len(a.from)+len(b.from) > nodeJoin:
 		return
 	}
+	seam := len(a.from) - 1
 	b.from[0] = n.from[i+1]
 	a.from = append(a.from, b.from...)
 	a.leaves = append(a.leaves, b.leaves...)
 	a.kids = append(a.kids, b.kids...)
 	a.sums = append(a.sums, b.sums...)
+	var counted sum // by recount
+	if a.lowest() {
+		a.joinLeaves(seam, pool, &counted)
+	} else {
+		a.joinKids(seam, pool, &counted)
+	}
 	n.dropKids(i+1, i+2, d)
 	n.recount(i, d)
 }

@@ -6,10 +6,10 @@ import "slices"
 func (n *node) fillLeaves(c cut, pool *wordPool, d *sum) {
 	first, last := 0, len(n.leaves)-1
 	if c.hasLo {
-		first = n.place(c.lo, c.member)
+		first = n.place(n.child(c.lo), c.lo, c.member)
 	}
 	if c.hasHi {
-		last = n.place(c.hi, c.member)
+		last = n.place(n.childFrom(first, c.hi), c.hi, c.member)
 	}
 	if c.hasLo && c.hasHi && first == last {
 		d.add(n.leaves[first].fill(c, pool))
@@ -35,11 +35,10 @@ func (n *node) fillLeaves(c cut, pool *wordPool, d *sum) {
 	}
 }
 
-// place is the index of the leaf that takes the end x of a cut. A dense leaf can hold
-// no edge beside its block, so if x needs one there, the offsets on that side of the
-// block are given to a new list.
-func (n *node) place(x int64, member bool) int {
-	i := n.child(x)
+// place is the index of the leaf that takes the end x of a cut, which lies in the stretch
+// of leaf i. A dense leaf can hold no edge beside its block, so if x needs one there, the
+// offsets on that side of the block are given to a new list.
+func (n *node) place(i int, x int64, member bool) int {
 	l := &n.leaves[i]
 	switch {
 	case !l.dense || l.contains(x) == member:

@@ -33,31 +33,22 @@ const (
 
 // packer writes packed runs; its block is kept between uses.
 type packer struct {
-	dst           []byte
-	skips, counts [packBlock]uint64
-	n             int
-	at            int64 // the end of the last run
+	dst            []byte
+	skips, lengths [packBlock]uint64
+	n              int   // runs in the block
+	at             int64 // the end of the last run
 }
 
 // appendRuns appends count runs, of which the first starts above base.
-func (p *packer) appendRuns(dst []byte, count int64, base int64, runs iter.Seq[Run]) []byte {
-	dst = binary.AppendUvarint(dst, uint64(count))
+func (p *packer) appendRuns(dst []byte, count, base int64, runs iter.Seq[Run]) []byte {
 	if count == 0 {
-		return dst
+		return append(dst, 0)
 	}
-	p.dst = binary.BigEndian.AppendUint64(dst, uint64(base))
-	p.n, p.at = 0, base
+	p.begin(dst, count, base)
 	for r := range runs {
-		p.skips[p.n] = uint64(r.Start - p.at - 1)
-		p.counts[p.n] = uint64(r.End - r.Start - 1)
-		p.at = r.End
-		if p.n++; p.n == packBlock {
-			p.flush()
-		}
+		p.add(r)
 	}
-	p.flush()
-	dst, p.dst = p.dst, nil
-	return dst
+	return p.end()
 }
 
 // appendList appends a list of runs.
@@ -65,19 +56,39 @@ func (p *packer) appendList(dst []byte, runs []Run) []byte {
 	if len(runs) == 0 {
 		return append(dst, 0)
 	}
-	return p.appendRuns(dst, int64(len(runs)), runs[0].Start-1, func(yield func(Run) bool) {
-		for _, r := range runs {
-			if !yield(r) {
-				return
-			}
-		}
-	})
+	p.begin(dst, int64(len(runs)), runs[0].Start-1)
+	for _, r := range runs {
+		p.add(r)
+	}
+	return p.end()
+}
+
+func (p *packer) begin(dst []byte, count, base int64) {
+	dst = binary.AppendUvarint(dst, uint64(count))
+	p.dst = binary.BigEndian.AppendUint64(dst, uint64(base))
+	p.n, p.at = 0, base
+}
+
+func (p *packer) add(r Run) {
+	p.skips[p.n] = uint64(r.Start - p.at - 1)
+	p.lengths[p.n] = uint64(r.End - r.Start - 1)
+	p.at = r.End
+	if p.n++; p.n == packBlock {
+		p.flush()
+	}
+}
+
+func (p *packer) end() []byte {
+	p.flush()
+	dst := p.dst
+	p.dst = nil
+	return dst
 }
 
 func (p *packer) flush() {
 	if p.n > 0 {
 		p.dst = appendColumn(p.dst, p.skips[:p.n])
-		p.dst = appendColumn(p.dst, p.counts[:p.n])
+		p.dst = appendColumn(p.dst, p.lengths[:p.n])
 	}
 	p.n = 0
 }

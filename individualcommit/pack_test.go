@@ -115,7 +115,7 @@ func randomGaps(in int64, gaps int64) *OffsetSet {
 // bytes is left for deltas (see State).
 func TestPackedRunsSize(t *testing.T) {
 	for _, in := range []int64{2, 3, 5, 10, 20, 50, 100, 1000, 10_000, 100_000} {
-		s := randomGaps(in, 100_000)
+		s := randomGaps(in, 20_000)
 		var p packer
 		packed := p.appendRuns(nil, s.CountRuns(), 0, s.Runs(0))
 		perGap := float64(len(packed)) / float64(s.CountRuns())

@@ -82,7 +82,7 @@ func (k *checker) child(n *node, i int, lo, hi int64, depth int) error {
 	if got := n.kids[i].total(); got != n.sums[i] {
 		return fmt.Errorf("the node of [%d,%d) sums up to %+v, its parent says %+v", lo, hi, got, n.sums[i])
 	}
-	if i > 0 && len(n.kids[i-1].from)+len(n.kids[i].from) <= nodeJoin/2 {
+	if i > 0 && len(n.kids[i-1].from)+len(n.kids[i].from) <= nodeJoin {
 		return fmt.Errorf("the nodes on either side of %d are small", lo)
 	}
 	return k.node(n.kids[i], lo, hi, depth+1)
@@ -121,5 +121,33 @@ func (k *checker) leaf(l *leaf, lo, hi int64) error {
 	}
 	k.edges += n
 	k.weight += weight
+	return nil
+}
+
+// CheckInvariants looks through the whole ledger and tells what is wrong with it. It is
+// for tests.
+func (l *Ledger) CheckInvariants() error {
+	if err := l.above.CheckInvariants(); err != nil {
+		return fmt.Errorf("committed above %d: %w", l.stable, err)
+	}
+	if r, ok := l.above.Next(0); ok && r.Start <= l.stable {
+		return fmt.Errorf("[%d,%d) is committed above the stable offset %d", r.Start, r.End, l.stable)
+	}
+	if l.stable < l.start {
+		return fmt.Errorf("stable offset %d below the log start %d", l.stable, l.start)
+	}
+	if err := l.pending.all.CheckInvariants(); err != nil {
+		return fmt.Errorf("pending: %w", err)
+	}
+	count := int64(0)
+	for p, s := range l.pending.of {
+		if err := s.CheckInvariants(); err != nil {
+			return fmt.Errorf("pending in %v: %w", p, err)
+		}
+		count += s.Count()
+	}
+	if count != l.pending.all.Count() {
+		return fmt.Errorf("%d pending offsets, %d in the transactions", l.pending.all.Count(), count)
+	}
 	return nil
 }

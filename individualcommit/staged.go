@@ -1,0 +1,150 @@
+package individualcommit
+
+import (
+	"cmp"
+	"slices"
+)
+
+// StageRequest is what a transaction wants committed of a ledger when it commits.
+type StageRequest struct {
+	Offset   int64 // a cumulative commit; NoOffset: none
+	Metadata *string
+	Commit   []Run
+}
+
+// Stage makes what a transaction asks for pending, and appends the record that says so.
+// Ledger.CheckStage has let the runs pass. Pending records have keys of their own, never
+// a place in the ring, since a transaction may outlive any number of snapshots.
+func (s *State) Stage(w *Records, e *Entry, p Producer, q StageRequest) {
+	key := stagedKey{ownerEpoch: s.ownerEpoch, producerID: p.ID}
+	for used := range e.staged {
+		if used.producerID == p.ID {
+			key.counter = max(key.counter, used.counter+1)
+		}
+	}
+	s.writeStaged(w, e, key, staged{
+		producerEpoch: p.Epoch, offset: q.Offset, cumulatives: e.Ledger.cumulatives,
+		metadata: q.Metadata, commit: slices.Clone(q.Commit),
+	})
+}
+
+func (s *State) writeStaged(w *Records, e *Entry, key stagedKey, st staged) {
+	start := len(w.buf)
+	buf := key.of(e).AppendTo(w.buf)
+	keyEnd := len(buf)
+	w.append(st.appendTo(buf, s.ownerEpoch, &s.packer), start, keyEnd)
+	s.stage(e, key, st)
+}
+
+// stage is what a pending record does, live or replayed.
+func (s *State) stage(e *Entry, key stagedKey, st staged) {
+	e.unstage(key)
+	if e.staged == nil {
+		e.staged = make(map[stagedKey]staged)
+	}
+	e.staged[key] = st
+	e.Ledger.Stage(Producer{key.producerID, st.producerEpoch}, st.commit)
+	s.recount(e)
+}
+
+// unstage is what the tombstone of a pending record does, live or replayed.
+func (s *State) unstage(e *Entry, key stagedKey) {
+	e.unstage(key)
+	s.recount(e)
+	s.removeIfNothing(e)
+}
+
+func (e *Entry) unstage(key stagedKey) {
+	st, ok := e.staged[key]
+	if !ok {
+		return
+	}
+	delete(e.staged, key)
+	p := Producer{key.producerID, st.producerEpoch}
+	e.Ledger.EndStage(p)
+	for other, st := range e.staged { // what its other records hold stays pending
+		if other.producerID == p.ID && st.producerEpoch == p.Epoch {
+			e.Ledger.Stage(p, st.commit)
+		}
+	}
+}
+
+// stagedKeys are the keys of the pending records, in order.
+func (e *Entry) stagedKeys() []stagedKey {
+	keys := make([]stagedKey, 0, len(e.staged))
+	for key := range e.staged {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b stagedKey) int {
+		return cmp.Or(cmp.Compare(a.producerID, b.producerID), cmp.Compare(a.counter, b.counter),
+			cmp.Compare(a.ownerEpoch, b.ownerEpoch))
+	})
+	return keys
+}
+
+// EndTransaction ends the transaction of p for the ledger of e: if it commits, what is
+// pending in it becomes committed, with a record as for any commit; then its pending
+// records are buried. All of it belongs in one batch. Ending a transaction that holds
+// nothing does nothing.
+func (s *State) EndTransaction(w *Records, e *Entry, p Producer, commit bool, highWatermark, nowMs int64) {
+	keys := slices.DeleteFunc(e.stagedKeys(), func(key stagedKey) bool {
+		return key.producerID != p.ID || e.staged[key].producerEpoch != p.Epoch
+	})
+	if commit {
+		var move Move
+		var metadata *string
+		for _, key := range keys {
+			if st := e.staged[key]; st.offset != NoOffset && st.cumulatives == e.Ledger.cumulatives {
+				move, metadata = e.Ledger.moveTo(st.offset, highWatermark), st.metadata
+			}
+		}
+		d := e.Ledger.plan(Request{Commit: slices.Collect(e.Ledger.Staged(p))}, move)
+		if !d.Empty() {
+			s.Log(w, e, d, metadata, nowMs)
+		}
+	}
+	for _, key := range keys {
+		s.buryStaged(w, e, key)
+	}
+}
+
+func (s *State) buryStaged(w *Records, e *Entry, key stagedKey) {
+	w.tombstone(key.of(e))
+	s.unstage(e, key)
+}
+
+// Clamp makes the ledger of e, and what is pending, forget what lies at and above the end
+// of the data's log after an unclean stop, and appends the records that say so, if any.
+func (s *State) Clamp(w *Records, e *Entry, logEnd int64) {
+	d := e.Ledger.DecideClamp(logEnd)
+	if d.Empty() {
+		return
+	}
+	s.Log(w, e, d, nil, e.LastCommitMs)
+	for _, key := range e.stagedKeys() {
+		if st := e.staged[key]; clampRuns(&st.commit, logEnd) {
+			if key.ownerEpoch != s.ownerEpoch {
+				s.buryStaged(w, e, key)
+				key.ownerEpoch = s.ownerEpoch
+			}
+			s.writeStaged(w, e, key, st)
+		}
+	}
+}
+
+// clampRuns cuts off what of runs lies at and above end, and tells whether that was any.
+func clampRuns(runs *[]Run, end int64) bool {
+	n := len(*runs)
+	if n == 0 || (*runs)[n-1].End <= end {
+		return false
+	}
+	kept := slices.Clone(*runs)
+	for n > 0 && kept[n-1].Start >= end {
+		n--
+	}
+	if kept = kept[:n]; n > 0 {
+		kept[n-1].End = min(kept[n-1].End, end)
+	}
+	*runs = kept
+	return true
+}
