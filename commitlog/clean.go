@@ -186,7 +186,7 @@ func (p *cleanPass) buildMap() error {
 
 // mapSegment adds a segment's keys. full tells that the map has no room for one.
 func (p *cleanPass) mapSegment(s *segment) (full bool, err error) {
-	err = p.log.walk(s, 0, func(r *batchReader, h *protocol.BatchHeader) (bool, error) {
+	err = p.log.walk(s, 0, s.base, func(r *batchReader, h *protocol.BatchHeader) (bool, error) {
 		if p.log.stopping.Load() {
 			return false, errCleanAborted
 		}

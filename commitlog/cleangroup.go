@@ -111,7 +111,7 @@ func (p *cleanPass) beginGroup(group []*segment) (*segmentWriter, error) {
 // writeGroup writes what stays of the group, durably.
 func (p *cleanPass) writeGroup(w *segmentWriter) error {
 	for _, s := range w.group {
-		err := p.log.walk(s, 0, func(r *batchReader, h *protocol.BatchHeader) (bool, error) {
+		err := p.log.walk(s, 0, s.base, func(r *batchReader, h *protocol.BatchHeader) (bool, error) {
 			if p.log.stopping.Load() {
 				return false, errCleanAborted
 			}

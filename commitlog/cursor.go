@@ -27,17 +27,26 @@ func (c *cursor) extent(b []byte) (size int, next int64, err error) {
 	base, length := int64(be.Uint64(b)), int32(be.Uint32(b[8:]))
 	epoch, delta := int32(be.Uint32(b[12:])), int32(be.Uint32(b[23:]))
 	next = base + int64(delta) + 1
+	if length < protocol.BatchHeaderLen-batchPrefixLen || delta < 0 || b[16] != 2 {
+		return 0, 0, fmt.Errorf("%w: magic %d, length %d, last offset delta %d", protocol.ErrCorruptBatch, b[16], length, delta)
+	}
+	return int(length) + batchPrefixLen, next, c.check(base, next, epoch)
+}
+
+// check tells whether the next batch can have these offsets and this epoch.
+func (c *cursor) check(base, next int64, epoch int32) error {
 	switch {
-	case length < protocol.BatchHeaderLen-batchPrefixLen || delta < 0 || b[16] != 2:
-		err = fmt.Errorf("%w: magic %d, length %d, last offset delta %d", protocol.ErrCorruptBatch, b[16], length, delta)
 	case base < c.seg.base || next > c.seg.next.Load() || next <= c.next,
 		base < c.next && !c.first, base > c.next && !c.seg.stats.compacted:
-		err = fmt.Errorf("%w: offsets %d to %d where %d is next", protocol.ErrCorruptBatch, base, next, c.next)
+		return fmt.Errorf("%w: offsets %d to %d where %d is next", protocol.ErrCorruptBatch, base, next, c.next)
 	case !c.epochs.allows(base, epoch):
-		err = fmt.Errorf("%w: leader epoch %d at offset %d", protocol.ErrCorruptBatch, epoch, base)
+		return fmt.Errorf("%w: leader epoch %d at offset %d", protocol.ErrCorruptBatch, epoch, base)
 	}
-	return int(length) + batchPrefixLen, next, err
+	return nil
 }
+
+// pass moves past a batch that check has seen.
+func (c *cursor) pass(next int64) { c.next, c.first = next, false }
 
 // batchPrefixLen is the bytes of a batch that its length field does not count.
 const batchPrefixLen = 12
@@ -58,7 +67,7 @@ func (c *cursor) keep(b []byte, upTo int64) (kept int, more bool, err error) {
 			return kept, true, nil
 		}
 		kept += size
-		c.next, c.first = next, false
+		c.pass(next)
 	}
 	return kept, len(b) == 0, nil
 }
@@ -108,7 +117,7 @@ func (c *cursor) find(b []byte, offset int64) (moved int64, found bool, err erro
 			return moved, true, nil
 		}
 		moved += int64(size)
-		c.next = next
+		c.pass(next)
 		if moved+protocol.BatchHeaderLen > int64(len(b)) {
 			return moved, false, nil
 		}

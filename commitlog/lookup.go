@@ -137,7 +137,7 @@ func (l *Log) visibleMax(s *segment, b Bounds) (int64, error) {
 		e = x.floor(b.HighWatermark - 1 - s.base)
 	}
 	largest := e.before
-	err = l.walk(s, int64(e.pos), func(r *batchReader, h *protocol.BatchHeader) (bool, error) {
+	err = l.walk(s, int64(e.pos), s.base+int64(e.offset), func(r *batchReader, h *protocol.BatchHeader) (bool, error) {
 		switch {
 		case h.BaseOffset >= b.HighWatermark:
 			return false, nil
@@ -176,7 +176,8 @@ func (l *Log) firstAtOrAfter(s *segment, ms int64, b Bounds) (found TimestampedO
 	if err != nil {
 		return found, false, err
 	}
-	err = l.walk(s, int64(x.floorTime(ms).pos), func(r *batchReader, h *protocol.BatchHeader) (bool, error) {
+	e := x.floorTime(ms)
+	err = l.walk(s, int64(e.pos), s.base+int64(e.offset), func(r *batchReader, h *protocol.BatchHeader) (bool, error) {
 		if h.BaseOffset >= b.HighWatermark {
 			return false, nil
 		}
@@ -213,17 +214,22 @@ func firstRecordAt(h *protocol.BatchHeader, batch []byte, ms, start int64) (Time
 	return whole, it.Err() != nil
 }
 
-// walk calls fn for the header of each batch of a segment from pos on, until fn returns
-// false.
-func (l *Log) walk(s *segment, pos int64, fn func(r *batchReader, h *protocol.BatchHeader) (bool, error)) error {
+// walk calls fn for the header of each batch of a segment until fn returns false. It
+// begins at pos, with the batch that holds offset from or is the first after it.
+func (l *Log) walk(s *segment, pos, from int64, fn func(r *batchReader, h *protocol.BatchHeader) (bool, error)) error {
 	r := newBatchReader(s, pos, s.size.Load())
 	defer r.close()
+	c := cursor{seg: s, epochs: *l.epochs.Load(), first: true, next: from}
 	for {
 		h, err := r.header()
 		if err == io.EOF {
 			return nil
 		}
 		if err == nil {
+			err = c.check(h.BaseOffset, h.NextOffset(), h.LeaderEpoch)
+		}
+		if err == nil {
+			c.pass(h.NextOffset())
 			var more bool
 			if more, err = fn(r, &h); err == nil && !more {
 				return nil
@@ -271,7 +277,7 @@ func (l *Log) scanHeaders(s *segment, next *int64, high int64, fn func(SegmentIn
 		return false, err
 	}
 	info := s.info()
-	err = l.walk(s, pos, func(r *batchReader, h *protocol.BatchHeader) (bool, error) {
+	err = l.walk(s, pos, *next, func(r *batchReader, h *protocol.BatchHeader) (bool, error) {
 		if h.NextOffset() > high || !fn(info, r.pos, h) {
 			stop = true
 			return false, nil
