@@ -23,9 +23,12 @@ type Log interface {
 	Segments() []commitlog.SegmentInfo
 	// ReadSegment fills p from pos on, less of it only at the segment's end.
 	ReadSegment(s commitlog.SegmentInfo, pos int64, p []byte) (int, error)
-	// Position is where the batch lies that holds offset or, if none does, the first
-	// behind it; the segment's size if there is none.
+	// Position is where the batch lies that holds offset, which the segment reaches
+	// beyond, or the first batch behind it.
 	Position(s commitlog.SegmentInfo, offset int64) (int64, error)
+	// CheckBatch checks a header that was read where offset next is expected, or a batch
+	// that began before it if first is set: what a batch's own checksum does not cover.
+	CheckBatch(s commitlog.SegmentInfo, b []byte, next int64, first bool) error
 
 	// SideFile reads, and WriteSideFile replaces, a file that lives and dies with the
 	// segment; fs.ErrNotExist if there is none.

@@ -24,6 +24,10 @@ type scan struct {
 	start int   // what dst held before
 	next  int64 // matching records below are in dst
 
+	// The segment being scanned.
+	state *segment
+	info  commitlog.SegmentInfo
+
 	scanned   int64 // bytes looked at
 	full      bool  // no more may be sent
 	atEnd     bool  // what follows is beyond UpTo
@@ -92,16 +96,16 @@ func (s *scan) segments(list []commitlog.SegmentInfo) error {
 
 // segment scans one segment, whose offsets end at end.
 func (s *scan) segment(info commitlog.SegmentInfo, list []commitlog.SegmentInfo, end int64) error {
-	state := s.partition.segment(info, list)
-	s.partition.loadIndex(state, info)
+	s.state, s.info = s.partition.segment(info, list), info
+	s.partition.loadIndex(s.state, info)
 	s.window.reset(s.log, info, &s.reader.counts)
-	defer func() { s.reader.indexes.use(state, state.bytes()) }()
+	defer func() { s.reader.indexes.use(s.state, s.state.bytes()) }()
 	for !s.stopped() && s.next < end {
 		var err error
-		if x, ok := state.indexAt(s.next); ok {
-			err = s.byIndex(state, info, &x)
+		if x, ok := s.state.indexAt(s.next); ok {
+			err = s.byIndex(&x)
 		} else {
-			err = s.byReading(state, info, end)
+			err = s.byReading(end)
 		}
 		if err != nil {
 			return err
@@ -111,7 +115,7 @@ func (s *scan) segment(info commitlog.SegmentInfo, list []commitlog.SegmentInfo,
 }
 
 // byIndex goes through what the index covers, and reads only batches that may match.
-func (s *scan) byIndex(state *segment, info commitlog.SegmentInfo, x *keyfilter.SlotIndex) error {
+func (s *scan) byIndex(x *keyfilter.SlotIndex) error {
 	cursor := x.From(s.next)
 	before := cursor.Records()
 	for !s.stopped() {
@@ -128,11 +132,11 @@ func (s *scan) byIndex(state *segment, info commitlog.SegmentInfo, x *keyfilter.
 			s.atEnd = true
 			return nil
 		}
-		e, err := s.indexed(state, b)
+		e, err := s.indexed(b)
 		if errors.Is(err, protocol.ErrCorruptBatch) {
 			// If it is not the index that is wrong but the log, reading on without one tells.
-			s.partition.fault("the slot index of a segment was wrong and is built anew", info, err)
-			state.forgetIndex()
+			s.partition.fault("the slot index of a segment was wrong and is built anew", s.info, err)
+			s.state.forgetIndex()
 			return nil
 		}
 		if err != nil {
@@ -146,34 +150,45 @@ func (s *scan) byIndex(state *segment, info commitlog.SegmentInfo, x *keyfilter.
 
 // byReading reads batch after batch, until it comes to what an index covers, and adds
 // them to the index.
-func (s *scan) byReading(state *segment, info commitlog.SegmentInfo, end int64) error {
-	position, ok := state.endAt(s.next)
+func (s *scan) byReading(end int64) error {
+	if s.next >= s.info.Next {
+		s.passTo(end) // the cleaner took what was there
+		return nil
+	}
+	position, ok := s.state.endAt(s.next)
 	if !ok {
 		var err error
-		if position, err = s.log.Position(info, s.next); err != nil {
+		if position, err = s.log.Position(s.info, s.next); err != nil {
 			return err
 		}
 	}
-	for !s.stopped() {
-		if position >= info.SizeBytes {
+	for at := (place{position, s.next, !ok}); !s.stopped(); {
+		if at.position >= s.info.SizeBytes {
 			s.passTo(end)
 			return nil
 		}
-		e, err := s.unindexed(state, position)
+		e, err := s.unindexed(at)
 		if err != nil || e == nil {
 			return err
 		}
 		h := e.batch.Header()
-		state.note(position, &e.batch)
+		s.state.note(at.position, &e.batch)
 		s.passTo(h.BaseOffset)
 		s.take(&e.batch)
-		position += int64(h.Size())
+		at = place{at.position + int64(h.Size()), h.NextOffset(), false}
 		s.reader.decoded.release(e)
-		if _, ok := state.indexAt(s.next); ok {
+		if _, ok := s.state.indexAt(s.next); ok {
 			return nil
 		}
 	}
 	return nil
+}
+
+// place is where a batch begins.
+type place struct {
+	position int64
+	next     int64 // the offset expected there
+	first    bool  // ... which may be within the batch
 }
 
 // passTo notes that there is nothing to send up to offset.
@@ -203,8 +218,8 @@ func (s *scan) take(d *keyfilter.Decoded) {
 }
 
 // indexed is the batch that an index tells of.
-func (s *scan) indexed(state *segment, b keyfilter.IndexedBatch) (*decodedBatch, error) {
-	e, err := s.acquire(state, b.Position, b.Size)
+func (s *scan) indexed(b keyfilter.IndexedBatch) (*decodedBatch, error) {
+	e, err := s.acquire(b.Position, b.Size, b.BaseOffset)
 	if err != nil {
 		return nil, err
 	}
@@ -215,27 +230,30 @@ func (s *scan) indexed(state *segment, b keyfilter.IndexedBatch) (*decodedBatch,
 	return e, nil
 }
 
-// unindexed is the batch at position, nil if it reaches beyond UpTo, and then the fetch is
+// unindexed is the batch at a place, nil if it reaches beyond UpTo, and then the fetch is
 // at its end.
-func (s *scan) unindexed(state *segment, position int64) (*decodedBatch, error) {
+func (s *scan) unindexed(at place) (*decodedBatch, error) {
 	// A batch in the cache need not be read even for its header.
-	e := s.reader.decoded.find(batchKey{state, position})
+	e := s.reader.decoded.find(batchKey{s.state, at.position})
 	if e == nil {
-		b, err := s.window.ahead(position, protocol.BatchHeaderLen)
+		b, err := s.window.ahead(at.position, protocol.BatchHeaderLen)
 		if err != nil {
+			return nil, err
+		}
+		if err := s.log.CheckBatch(s.info, b, at.next, at.first); err != nil {
 			return nil, err
 		}
 		h, err := protocol.ParseBatchHeader(b)
 		if err != nil {
-			return nil, fmt.Errorf("segment %d at position %d: %w", state.base, position, err)
+			return nil, fmt.Errorf("segment %d at position %d: %w", s.info.Base, at.position, err)
 		}
 		if s.beyond(&h) {
 			return nil, nil
 		}
-		if _, err := s.window.ahead(position, h.Size()); err != nil {
+		if _, err := s.window.ahead(at.position, h.Size()); err != nil {
 			return nil, err
 		}
-		return s.acquire(state, position, h.Size())
+		return s.acquire(at.position, h.Size(), h.BaseOffset)
 	}
 	err := e.err
 	if err == nil && !s.beyond(e.batch.Header()) {
@@ -255,12 +273,13 @@ func (s *scan) beyond(h *protocol.BatchHeader) bool {
 	return true
 }
 
-// acquire is the batch of size bytes at position, from the cache or the log.
-func (s *scan) acquire(state *segment, position int64, size int) (*decodedBatch, error) {
+// acquire is the batch of size bytes and with a base offset at position, from the cache
+// or the log.
+func (s *scan) acquire(position int64, size int, base int64) (*decodedBatch, error) {
 	cache := s.reader.decoded
-	e, load := cache.acquire(batchKey{state, position})
+	e, load := cache.acquire(batchKey{s.state, position})
 	if load {
-		e.err = s.load(e, position, size)
+		e.err = s.load(e, position, size, base)
 		cache.loaded(e)
 	}
 	if err := e.err; err != nil {
@@ -271,9 +290,12 @@ func (s *scan) acquire(state *segment, position int64, size int) (*decodedBatch,
 }
 
 // load reads and decodes a batch.
-func (s *scan) load(e *decodedBatch, position int64, size int) error {
+func (s *scan) load(e *decodedBatch, position int64, size int, base int64) error {
 	e.buf = slices.Grow(e.buf[:0], size)[:size]
 	if err := s.window.copyTo(e.buf, position); err != nil {
+		return err
+	}
+	if err := s.log.CheckBatch(s.info, e.buf, base, false); err != nil {
 		return err
 	}
 	if err := e.batch.Decode(e.buf, s.reader.config.MaxDecodedBatchBytes); err != nil {
