@@ -151,7 +151,7 @@ func TestFailedFsync(t *testing.T) {
 	})
 }
 
-// TestFullDisk holds that a partition which refuses an append goes on as before it, and
+// TestRefusedAppend holds that a partition which refuses an append goes on as before it, and
 // recovers by itself.
 func TestRefusedAppend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

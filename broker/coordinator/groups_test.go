@@ -256,3 +256,20 @@ func TestManyAtOnce(t *testing.T) {
 		r.requireCommitted(fmt.Sprintf("s%d", i), last)
 	}
 }
+
+func TestLeaveAndForget(t *testing.T) {
+	r := newRig(t, nil)
+	ctx := context.Background()
+	member := r.lead("g", "a")
+	errs, err := r.c.Leave(ctx, &group.LeaveRequest{Group: "g", Members: []group.LeavingMember{{MemberID: member.MemberID}, {MemberID: "x"}}})
+	require.NoError(t, err)
+	require.Nil(t, errs[0])
+	require.Equal(t, kerr.UnknownMemberID, errs[1])
+	_, err = r.c.Leave(ctx, &group.LeaveRequest{})
+	require.ErrorIs(t, err, kerr.InvalidGroupID)
+	require.NoError(t, r.commit("g", 5))
+	errs, err = r.c.DeleteOffsets(ctx, "g", []group.TopicPartition{{Topic: "t"}})
+	require.NoError(t, err)
+	require.Equal(t, []*kerr.Error{nil}, errs)
+	r.requireCommitted("g", -1)
+}

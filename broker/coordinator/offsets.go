@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"time"
 
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -115,9 +114,6 @@ func (c *Coordinator) Upkeep(ctx context.Context, keep group.Keep, gone func(top
 		return struct{}{}
 	}, func(struct{}) {})
 }
-
-// Clock is the coordinator's, for those who compare times with it.
-func (c *Coordinator) Clock() time.Time { return c.opts.Now() }
 
 // Clamp lowers offsets that are past the end of their partition, for a start after a
 // crash; see group.State.Clamp. It returns how many were lowered, and says which in the

@@ -12,6 +12,7 @@ import (
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/commitlog"
+	"github.com/lacunamq/lacuna/protocol"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -230,4 +231,67 @@ func BenchmarkCommit(b *testing.B) {
 			})
 		})
 	}
+}
+
+// TestLargeTurnsAreSplit holds that what one request decides may be larger than a batch.
+func TestLargeTurnsAreSplit(t *testing.T) {
+	r := newRig(t, nil)
+	ctx := context.Background()
+	var offsets []group.PutOffset
+	for p := range int32(500) {
+		offsets = append(offsets, group.PutOffset{CommitOffset: group.CommitOffset{
+			TopicPartition: group.TopicPartition{Topic: "t", Partition: p}, Offset: int64(p), Metadata: string(make([]byte, 4096)),
+		}})
+	}
+	require.NoError(t, r.c.Put(ctx, "g", offsets))
+	require.GreaterOrEqual(t, batches(t, r, "g"), 4)
+	r.restart()
+	all, err := r.c.AllCommitted(ctx, "g")
+	require.NoError(t, err)
+	require.Len(t, all, 500)
+}
+
+// damagedLog changes a byte in the batch at an offset.
+type damagedLog struct {
+	journal.Log
+	at int64
+}
+
+func (l damagedLog) Read(dst []byte, from int64, o commitlog.ReadOptions) (commitlog.Read, error) {
+	read, err := l.Log.Read(dst, from, o)
+	if b := read.Data[len(dst):]; from <= l.at && len(b) > 0 {
+		for len(b) > 0 {
+			h, err := protocol.ParseBatchHeader(b)
+			if err != nil {
+				return read, err
+			}
+			if h.BaseOffset == l.at {
+				b[h.Size()-1] ^= 1
+			}
+			b = b[h.Size():]
+		}
+	}
+	return read, err
+}
+
+// TestDamagedBatch holds that a group falls back to what it had committed before a batch
+// that can't be read, and that other batches are not touched.
+func TestDamagedBatch(t *testing.T) {
+	r := newRig(t, nil)
+	require.NoError(t, r.commit("g", 1))
+	require.NoError(t, r.commit("g", 2)) // offset 1 of the log
+	require.NoError(t, r.commit("g2", 3))
+	inner := r.c.opts.Open
+	opts := r.c.opts
+	opts.Open = func(p int32) (Partition, error) {
+		part, err := inner(p)
+		part.View, part.Log = r.db.View("another"), damagedLog{part.Log, 1}
+		return part, err
+	}
+	require.NoError(t, r.c.Close(context.Background()))
+	r.c = Open(opts)
+	r.requireCommitted("g", 1)
+	r.requireCommitted("g2", 3)
+	require.NoError(t, r.commit("g", 4))
+	r.requireCommitted("g", 4)
 }

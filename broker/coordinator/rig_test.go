@@ -10,7 +10,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/lacunamq/lacuna/broker/group"
-	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/statestore"
 	"github.com/stretchr/testify/require"
@@ -104,22 +103,6 @@ func (r *rig) open(partition int32) (Partition, error) {
 	}
 	name := r.dir(partition)
 	return Partition{Log: log, View: r.db.View(name), Source: fmt.Sprintf("%s/%d", name, r.topic)}, nil
-}
-
-// records are what the log of a group's partition holds durably.
-func (r *rig) records(id string) []journal.Record {
-	r.t.Helper()
-	log := r.logs[PartitionFor(id, rigPartitions)]
-	if log == nil {
-		return nil
-	}
-	var list []journal.Record
-	_, err := journal.Open(log, "read").Replay(context.Background(), 0, func(_ int64, record journal.Record) error {
-		list = append(list, record)
-		return nil
-	})
-	require.NoError(r.t, err)
-	return list
 }
 
 // syncGate decides about fsyncs of log segments.
