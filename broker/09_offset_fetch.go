@@ -1,9 +1,17 @@
 package broker
 
 import (
+	"context"
+	"maps"
+	"slices"
+
 	"github.com/lacunamq/lacuna/broker/coordinator"
+	"github.com/lacunamq/lacuna/broker/extension"
 	"github.com/lacunamq/lacuna/broker/group"
+	"github.com/lacunamq/lacuna/broker/ledgers"
 	"github.com/lacunamq/lacuna/broker/metadata"
+	"github.com/lacunamq/lacuna/protocol"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -12,11 +20,14 @@ import (
 // v2 added all topics at once and an error of the whole, v5 leader epochs, v6 flexible
 // versions, v7 the wish for stable offsets, v8 many groups at once, v9 members of KIP-848,
 // v10 topic ids. Versions below 8 are answered as if they named one group.
+//
+// From version 8 on a group may carry GapsRequest, and each of its partitions is then
+// answered with IndividualGaps (docs/protocol.md).
 func (b *Broker) offsetFetch(c *call, req *kmsg.OffsetFetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if c.version >= 8 {
 		for i := range req.Groups {
-			resp.Groups = append(resp.Groups, b.fetchOffsets(c, &req.Groups[i]))
+			resp.Groups = append(resp.Groups, b.fetchOffsets(c, req.RequireStable, &req.Groups[i]))
 		}
 		return resp
 	}
@@ -27,7 +38,7 @@ func (b *Broker) offsetFetch(c *call, req *kmsg.OffsetFetchRequest) kmsg.Respons
 	for _, t := range req.Topics {
 		asked.Topics = append(asked.Topics, kmsg.OffsetFetchRequestGroupTopic{Topic: t.Topic, Partitions: t.Partitions})
 	}
-	answer := b.fetchOffsets(c, &asked)
+	answer := b.fetchOffsets(c, req.RequireStable, &asked)
 	if c.version < 2 && answer.ErrorCode != 0 {
 		answer = failedFetch(&asked, answer.ErrorCode)
 	}
@@ -56,13 +67,11 @@ func failedFetch(asked *kmsg.OffsetFetchRequestGroup, code int16) kmsg.OffsetFet
 }
 
 // fetchOffsets answers for one group.
-func (b *Broker) fetchOffsets(c *call, asked *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
+func (b *Broker) fetchOffsets(c *call, requireStable bool, asked *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
 	answer := kmsg.OffsetFetchResponseGroup{Group: asked.Group}
-	var err error
-	if asked.Topics == nil {
-		err = b.fetchAllOffsets(c, &answer)
-	} else {
-		err = b.fetchSomeOffsets(c, asked, &answer)
+	f, err := b.newOffsetFetch(c, requireStable, asked)
+	if err == nil {
+		err = f.run(asked, &answer)
 	}
 	if err != nil {
 		answer.ErrorCode, answer.Topics = b.codeOf(err), nil
@@ -70,17 +79,74 @@ func (b *Broker) fetchOffsets(c *call, asked *kmsg.OffsetFetchRequestGroup) kmsg
 	return answer
 }
 
-func (b *Broker) fetchSomeOffsets(c *call, asked *kmsg.OffsetFetchRequestGroup, answer *kmsg.OffsetFetchResponseGroup) error {
-	var partitions []coordinator.PartitionOf
-	var places []*kmsg.OffsetFetchResponseGroupTopicPartition
-	answer.Topics = make([]kmsg.OffsetFetchResponseGroupTopic, len(asked.Topics))
-	for i := range asked.Topics {
-		topic, at := &asked.Topics[i], &answer.Topics[i]
+// offsetFetching reads the committed offsets of one group: from the primary topic, and
+// from the ledgers of partitions that have one.
+type offsetFetching struct {
+	b             *Broker
+	ctx           context.Context
+	version       int16
+	group         string
+	requireStable bool
+	gaps          *ledgers.GapsQuery // nil: gaps are not asked for
+
+	of     []coordinator.PartitionOf
+	places []*kmsg.OffsetFetchResponseGroupTopicPartition
+}
+
+func (b *Broker) newOffsetFetch(c *call, requireStable bool, asked *kmsg.OffsetFetchRequestGroup) (*offsetFetching, error) {
+	f := &offsetFetching{b: b, ctx: c.ctx, version: c.version, group: asked.Group, requireStable: requireStable}
+	field, ok := extensionField(&asked.UnknownTags)
+	if !ok {
+		return f, nil
+	}
+	if !b.individualCommitEnabled() {
+		return nil, refusal(kerr.InvalidRequest, "individual.commit.enable is false for this broker")
+	}
+	gaps, err := protocol.ParseGapsRequest(field)
+	if err != nil {
+		return nil, err
+	}
+	f.gaps = &ledgers.GapsQuery{From: gaps.From, MaxRuns: gaps.MaxRuns}
+	return f, nil
+}
+
+func (f *offsetFetching) run(asked *kmsg.OffsetFetchRequestGroup, answer *kmsg.OffsetFetchResponseGroup) error {
+	topics := asked.Topics
+	if topics == nil {
+		var err error
+		if topics, err = f.all(); err != nil {
+			return err
+		}
+	}
+	f.place(topics, answer)
+	found, err := f.b.groups.Committed(f.ctx, f.group, f.of)
+	if err != nil {
+		return err
+	}
+	views, err := f.ledgers()
+	if err != nil {
+		return err
+	}
+	for i, at := range f.places {
+		var c *group.Committed
+		if f.b.isCurrent(f.of[i].Topic, found[i].TopicID) && found[i].OK {
+			c = &found[i].Committed
+		}
+		f.answer(at, c, &views[i])
+	}
+	return nil
+}
+
+// place makes room for the answer to each partition.
+func (f *offsetFetching) place(topics []kmsg.OffsetFetchRequestGroupTopic, answer *kmsg.OffsetFetchResponseGroup) {
+	answer.Topics = make([]kmsg.OffsetFetchResponseGroupTopic, len(topics))
+	for i := range topics {
+		topic, at := &topics[i], &answer.Topics[i]
 		at.Topic, at.TopicID = topic.Topic, topic.TopicID
-		t, refused := b.topics.find(topic.Topic, metadata.TopicID(topic.TopicID), c.version >= 10)
+		t, refused := f.b.topics.find(topic.Topic, metadata.TopicID(topic.TopicID), f.version >= 10)
 		at.Partitions = make([]kmsg.OffsetFetchResponseGroupTopicPartition, len(topic.Partitions))
 		for j, p := range topic.Partitions {
-			if refused != nil && c.version >= 10 {
+			if refused != nil && f.version >= 10 {
 				at.Partitions[j] = offsetAnswer(p, nil, refused.Code)
 				continue
 			}
@@ -89,21 +155,79 @@ func (b *Broker) fetchSomeOffsets(c *call, asked *kmsg.OffsetFetchRequestGroup, 
 				of.Topic, of.TopicID = t.name, t.id
 			}
 			at.Partitions[j].Partition = p
-			partitions, places = append(partitions, of), append(places, &at.Partitions[j])
+			f.of, f.places = append(f.of, of), append(f.places, &at.Partitions[j])
 		}
 	}
-	found, err := b.groups.Committed(c.ctx, asked.Group, partitions)
+}
+
+// all names every partition of which the group has committed anything.
+func (f *offsetFetching) all() ([]kmsg.OffsetFetchRequestGroupTopic, error) {
+	committed, err := f.b.groups.AllCommitted(f.ctx, f.group)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for i, at := range places {
-		if f := &found[i]; f.OK && b.isCurrent(partitions[i].Topic, f.TopicID) {
-			*at = offsetAnswer(at.Partition, &f.Committed, 0)
-		} else {
-			*at = offsetAnswer(at.Partition, nil, 0)
+	partitions, err := f.b.ledgers.Partitions(f.ctx, f.group)
+	if err != nil {
+		return nil, err
+	}
+	byTopic := make(map[string]map[int32]bool)
+	add := func(topic string, partition int32) {
+		if byTopic[topic] == nil {
+			byTopic[topic] = make(map[int32]bool)
+		}
+		byTopic[topic][partition] = true
+	}
+	for i := range committed {
+		if o := &committed[i]; f.b.isCurrent(o.Topic, o.TopicID) {
+			add(o.Topic, o.Partition)
 		}
 	}
-	return nil
+	for _, tp := range partitions {
+		if t, refused := f.b.topics.find("", metadata.TopicID(tp.Topic), true); refused == nil {
+			add(t.name, tp.Partition)
+		}
+	}
+	topics := []kmsg.OffsetFetchRequestGroupTopic{}
+	for _, name := range slices.Sorted(maps.Keys(byTopic)) {
+		at := kmsg.OffsetFetchRequestGroupTopic{Topic: name, Partitions: slices.Sorted(maps.Keys(byTopic[name]))}
+		t, refused := f.b.topics.find(name, metadata.TopicID{}, false)
+		if refused == nil {
+			at.TopicID = t.id
+		} else if f.version >= 10 {
+			continue // it has no id to be named by
+		}
+		topics = append(topics, at)
+	}
+	return topics, nil
+}
+
+// ledgers gives what the ledgers say, one view for each partition asked for.
+func (f *offsetFetching) ledgers() ([]ledgers.View, error) {
+	partitions := make([]extension.TopicPartition, len(f.of))
+	for i := range f.of {
+		partitions[i] = extension.TopicPartition{Topic: f.of[i].TopicID, Partition: f.of[i].Partition}
+	}
+	return f.b.ledgers.Fetch(f.ctx, f.group, partitions, f.gaps)
+}
+
+// answer answers for one partition: by its ledger if there is one, else by what is
+// committed in the primary topic, nil for nothing.
+func (f *offsetFetching) answer(at *kmsg.OffsetFetchResponseGroupTopicPartition, c *group.Committed, v *ledgers.View) {
+	gaps := protocol.IndividualGaps{MaxCommit: -1, CompleteTo: protocol.GapsComplete}
+	if v.Founded {
+		c = &group.Committed{Offset: v.Offset, LeaderEpoch: v.LeaderEpoch, Metadata: v.Metadata}
+		gaps = protocol.IndividualGaps{MaxCommit: v.MaxCommit, Gaps: v.Gaps, CompleteTo: v.CompleteTo}
+	} else if c != nil {
+		gaps.MaxCommit = c.Offset
+	}
+	if v.Pending && f.requireStable {
+		*at = offsetAnswer(at.Partition, nil, kerr.UnstableOffsetCommit.Code)
+		return
+	}
+	*at = offsetAnswer(at.Partition, c, 0)
+	if f.gaps != nil {
+		at.UnknownTags.Set(protocol.ExtensionTag, gaps.AppendTo(nil))
+	}
 }
 
 // isCurrent tells whether an offset with that topic id belongs to the topic that has the
@@ -114,34 +238,6 @@ func (b *Broker) isCurrent(name string, id [16]byte) bool {
 	}
 	t, _ := b.topics.find(name, metadata.TopicID{}, false)
 	return t != nil && t.id == id
-}
-
-func (b *Broker) fetchAllOffsets(c *call, answer *kmsg.OffsetFetchResponseGroup) error {
-	all, err := b.groups.AllCommitted(c.ctx, answer.Group)
-	if err != nil {
-		return err
-	}
-	answer.Topics = []kmsg.OffsetFetchResponseGroupTopic{}
-	for i := range all {
-		o := &all[i]
-		if !b.isCurrent(o.Topic, o.TopicID) {
-			continue
-		}
-		t, _ := b.topics.find(o.Topic, metadata.TopicID{}, false)
-		if t == nil && c.version >= 10 {
-			continue // it has no id to be named by
-		}
-		if n := len(answer.Topics); n == 0 || answer.Topics[n-1].Topic != o.Topic {
-			at := kmsg.OffsetFetchResponseGroupTopic{Topic: o.Topic}
-			if t != nil {
-				at.TopicID = t.id
-			}
-			answer.Topics = append(answer.Topics, at)
-		}
-		at := &answer.Topics[len(answer.Topics)-1]
-		at.Partitions = append(at.Partitions, offsetAnswer(o.Partition, &o.Committed, 0))
-	}
-	return nil
 }
 
 // offsetAnswer is the answer for one partition; nil: nothing is committed.

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"context"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -17,10 +19,15 @@ func (b *Broker) deleteGroups(c *call, req *kmsg.DeleteGroupsRequest) kmsg.Respo
 		seen[id] = true
 		at := kmsg.NewDeleteGroupsResponseGroup()
 		at.Group = id
-		if err := b.groups.Delete(c.ctx, id, nil); err != nil {
+		if err := b.deleteGroup(c.ctx, id); err != nil {
 			at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
 		}
 		resp.Groups = append(resp.Groups, at)
 	}
 	return resp
+}
+
+// deleteGroup deletes a group with its ledgers.
+func (b *Broker) deleteGroup(ctx context.Context, id string) error {
+	return b.groups.Delete(ctx, id, func(ctx context.Context) error { return b.ledgers.DeleteGroup(ctx, id) })
 }

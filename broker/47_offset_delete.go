@@ -1,6 +1,9 @@
 package broker
 
 import (
+	"context"
+
+	"github.com/lacunamq/lacuna/broker/extension"
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -31,6 +34,10 @@ func (b *Broker) offsetDelete(c *call, req *kmsg.OffsetDeleteRequest) kmsg.Respo
 		resp.ErrorCode, resp.Topics = b.codeOf(err), nil
 		return resp
 	}
+	if err := b.deleteLedgers(c.ctx, req.Group, known, errs); err != nil {
+		resp.ErrorCode, resp.Topics = b.codeOf(err), nil
+		return resp
+	}
 	for i := range resp.Topics {
 		for j := range resp.Topics[i].Partitions {
 			if at := &resp.Topics[i].Partitions[j]; at.ErrorCode == 0 {
@@ -39,4 +46,15 @@ func (b *Broker) offsetDelete(c *call, req *kmsg.OffsetDeleteRequest) kmsg.Respo
 		}
 	}
 	return resp
+}
+
+// deleteLedgers deletes the ledgers of the partitions whose offsets were deleted.
+func (b *Broker) deleteLedgers(ctx context.Context, id string, partitions []group.TopicPartition, errs []*kerr.Error) error {
+	var deleted []extension.TopicPartition
+	for i, tp := range partitions {
+		if t, refused := b.topics.find(tp.Topic, metadata.TopicID{}, false); refused == nil && errs[i] == nil {
+			deleted = append(deleted, extension.TopicPartition{Topic: t.id, Partition: tp.Partition})
+		}
+	}
+	return b.ledgers.DeletePartitions(ctx, id, deleted)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lacunamq/lacuna/broker/coordinator"
 	"github.com/lacunamq/lacuna/broker/filter"
+	"github.com/lacunamq/lacuna/broker/ledgers"
 	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/statestore"
@@ -30,6 +31,7 @@ type Broker struct {
 	controller  *controller
 	topics      *topics
 	groups      *coordinator.Coordinator
+	ledgers     *ledgers.Coordinator
 	producerIDs *producerIDs
 	sessions    *fetchSessions
 	filters     *filter.Reader
@@ -97,6 +99,9 @@ func (b *Broker) start(ctx context.Context) (err error) {
 		return err
 	}
 	if err := b.openGroups(ctx); err != nil {
+		return err
+	}
+	if err := b.openLedgers(ctx); err != nil {
 		return err
 	}
 	b.memory = semaphore.NewWeighted(b.limits.memoryBytes)
@@ -172,6 +177,9 @@ func (b *Broker) shut(ctx context.Context, clean bool) error {
 		b.background.cancel()
 		b.background.wg.Wait()
 	}
+	if b.ledgers != nil {
+		keep("the ledgers", b.ledgers.Close(context.Background()))
+	}
 	if b.groups != nil {
 		keep("the group coordinator", b.groups.Close(context.Background()))
 	}
@@ -195,6 +203,7 @@ func (b *Broker) shut(ctx context.Context, clean bool) error {
 func (b *Broker) metadataChanged(image *metadata.Image) {
 	b.refreshSettings(image)
 	for _, t := range b.topics.apply(image) {
+		b.forgetLedgers(t)
 		b.forgetTopic(t)
 		b.discard(t)
 	}

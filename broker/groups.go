@@ -84,7 +84,7 @@ func (b *Broker) groupUpkeep(ctx context.Context) {
 		}
 		select {
 		case <-time.After(b.settings().OffsetsRetentionCheck):
-			err = b.groups.Upkeep(ctx, nil, b.topicGone)
+			err = b.expireGroups(ctx)
 		case <-ctx.Done():
 			return
 		}

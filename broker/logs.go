@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/statestore"
@@ -187,8 +188,15 @@ func (b *Broker) openStore() (*statestore.DB, error) {
 
 // cleanUpTo is what compaction of a partition must not pass, nil for no bound.
 func (b *Broker) cleanUpTo(p *partition) func() int64 {
-	if p.topic.internal && p.topic.name == offsetsTopic {
+	if !p.topic.internal {
+		return nil
+	}
+	switch p.topic.name {
+	case offsetsTopic:
 		return b.offsetsCleanUpTo(p)
+	case individualTopic:
+		view, source := ledgersView(p)
+		return journal.CleanUpTo(b.store.View(view), source)
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ type brokerSettings struct {
 	FilterMaxScanBytes       int64 // fetch.filter.max.scan.bytes
 	MaxConnections           int   // max.connections
 	IndividualCommit         bool  // individual.commit.enable
+	IndividualMaxMemoryBytes int64 // individual.commit.max.memory.bytes
 	Groups                   group.Config
 	OffsetsRetentionCheck    time.Duration // offsets.retention.check.interval.ms
 }
@@ -44,6 +45,7 @@ func newBrokerSettings(c *configs.Broker) *brokerSettings {
 		FilterMaxScanBytes:       v.Int("fetch.filter.max.scan.bytes"),
 		MaxConnections:           int(v.Int("max.connections")),
 		IndividualCommit:         v.Bool("individual.commit.enable"),
+		IndividualMaxMemoryBytes: v.Int("individual.commit.max.memory.bytes"),
 		Groups:                   groupSettings(func(name string, _ int64) int64 { return v.Int(name) }),
 		OffsetsRetentionCheck:    millis(v, "offsets.retention.check.interval.ms"),
 	}

@@ -26,6 +26,7 @@ func (b *Broker) upkeep(ctx context.Context) {
 		case <-checkpoint.C:
 			b.checkpoint(ctx)
 		case <-ctx.Done():
+			b.filters.SaveIndexes(context.WithoutCancel(ctx)) // they would be built anew, otherwise
 			return
 		}
 	}
@@ -77,6 +78,10 @@ func (b *Broker) checkpoint(ctx context.Context) {
 	if err := b.groups.Checkpoint(ctx); err != nil && ctx.Err() == nil {
 		b.log.Error("cannot write the views of committed offsets", zap.Error(err))
 	}
+	if err := b.ledgers.Checkpoint(ctx); err != nil && ctx.Err() == nil {
+		b.log.Error("cannot write the views of ledgers", zap.Error(err))
+	}
+	b.filters.SaveIndexes(ctx)
 	if err := b.store.Sync(ctx); err != nil && ctx.Err() == nil {
 		b.log.Error("cannot sync the views", zap.Error(err))
 	}

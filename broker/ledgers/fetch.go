@@ -1,0 +1,98 @@
+package ledgers
+
+import (
+	"context"
+
+	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/journal"
+	"github.com/lacunamq/lacuna/individualcommit"
+	"github.com/lacunamq/lacuna/protocol"
+)
+
+// maxGapRuns is how many runs an answer lists over all its partitions.
+const maxGapRuns = protocol.MaxRuns
+
+// GapsQuery says which gaps are wanted.
+type GapsQuery struct {
+	From    int64
+	MaxRuns int32 // of each partition; 0: as many as fit
+}
+
+// View is what a ledger says to those who fetch committed offsets.
+type View struct {
+	extension.CommittedOffset
+	Founded   bool // there is a ledger; nothing else is set if not
+	MaxCommit int64
+	Pending   bool // a transaction holds offsets
+	Gaps      []protocol.Run
+	// CompleteTo is where to go on for more gaps, protocol.GapsComplete if those are all.
+	CompleteTo int64
+}
+
+// Fetch gives the ledgers of partitions, in their order; with gaps nil, without gaps.
+func (c *Coordinator) Fetch(ctx context.Context, group string, partitions []extension.TopicPartition, gaps *GapsQuery) ([]View, error) {
+	s := c.shardOf(group)
+	views := make([]View, len(partitions))
+	receipt, err := s.look(ctx, group, partitions, gaps, views)
+	if err != nil {
+		return nil, err
+	}
+	return views, s.await(ctx, receipt)
+}
+
+// look fills in the views, and returns what they wait for.
+func (s *shard) look(ctx context.Context, group string, partitions []extension.TopicPartition, gaps *GapsQuery, views []View) (journal.Receipt, error) {
+	l, err := s.lock(ctx, false)
+	if err != nil {
+		return journal.Receipt{}, err
+	}
+	defer s.mu.Unlock()
+	if l == nil {
+		return journal.Receipt{}, nil
+	}
+	left := maxGapRuns
+	for i, tp := range partitions {
+		e := l.state.Get(idOf(group, tp))
+		if e == nil {
+			continue
+		}
+		v := &views[i]
+		if v.CommittedOffset, v.Founded = l.committed(e); !v.Founded {
+			continue
+		}
+		v.MaxCommit, v.Pending, v.CompleteTo = e.Ledger.MaxCommit(), e.Ledger.HasPending(), protocol.GapsComplete
+		if gaps != nil {
+			v.addGaps(e.Ledger, gaps, left)
+			left -= len(v.Gaps)
+		}
+	}
+	return l.last, nil
+}
+
+func (v *View) addGaps(l *individualcommit.Ledger, q *GapsQuery, limit int) {
+	if q.MaxRuns > 0 {
+		limit = min(limit, int(q.MaxRuns))
+	}
+	var next int64
+	if v.Gaps, next = l.AppendGaps(nil, q.From, limit); next >= 0 {
+		v.CompleteTo = next
+	}
+}
+
+// Partitions are those of which a group has a ledger.
+func (c *Coordinator) Partitions(ctx context.Context, group string) ([]extension.TopicPartition, error) {
+	s := c.shardOf(group)
+	l, err := s.lock(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var partitions []extension.TopicPartition
+	if l == nil {
+		return nil, nil
+	}
+	for e := range l.state.Group(group) {
+		partitions = append(partitions, partitionOf(e.ID))
+	}
+	return partitions, nil
+}
