@@ -41,7 +41,7 @@ lost in them; and the tools to use it and to look into it.
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		versionCommand(c), serveCommand(c),
+		versionCommand(c), serveCommand(c), fsckCommand(c),
 		topicsCommand(c), produceCommand(c), consumeCommand(c), groupsCommand(c),
 	)
 	return root

@@ -1,0 +1,131 @@
+package fsck
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/lacunamq/lacuna/broker"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// dataDir makes a data directory: 100 records of topic t, of which group g has committed
+// 60, and a clean stop. With crash it is as if the machine had lost its power instead.
+func dataDir(t *testing.T, crash bool) *vfs.MemFS {
+	t.Helper()
+	files := vfs.NewCrashableMem()
+	b, err := broker.Start(t.Context(), broker.Config{
+		Listen: []string{"127.0.0.1:0"}, DataDir: "/data", FS: files,
+		Settings: map[string]string{"offsets.topic.num.partitions": "2"},
+	})
+	require.NoError(t, err)
+	stop := func() { require.NoError(t, b.Stop(context.Background())) }
+	defer stop()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.AllowAutoTopicCreation(), kgo.DefaultProduceTopic("t"))
+	require.NoError(t, err)
+	defer cl.Close()
+	for i := range 100 {
+		require.NoError(t, cl.ProduceSync(t.Context(), kgo.StringRecord(fmt.Sprint("record ", i))).FirstErr())
+	}
+	var committed kadm.Offsets
+	committed.AddOffset("t", 0, 60, -1)
+	require.NoError(t, kadm.NewClient(cl).CommitAllOffsets(t.Context(), "g", committed))
+	if crash {
+		return files.CrashClone(vfs.CrashCloneCfg{})
+	}
+	stop()
+	return files
+}
+
+// tree is the content of every file, by name.
+func tree(t *testing.T, files vfs.FS, dir string, into map[string]string) map[string]string {
+	t.Helper()
+	list, err := files.List(dir)
+	require.NoError(t, err)
+	for _, name := range list {
+		path := files.PathJoin(dir, name)
+		info, err := files.Stat(path)
+		require.NoError(t, err)
+		if info.IsDir() {
+			tree(t, files, path, into)
+			continue
+		}
+		f, err := files.Open(path)
+		require.NoError(t, err)
+		content, err := io.ReadAll(f)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		into[path] = string(content)
+	}
+	return into
+}
+
+func checked(t *testing.T, files vfs.FS) Report {
+	t.Helper()
+	before := tree(t, files, "/data", map[string]string{})
+	r, err := Check(t.Context(), files, "/data", nil)
+	require.NoError(t, err)
+	require.Equal(t, before, tree(t, files, "/data", map[string]string{}), "a check changes nothing")
+	return r
+}
+
+func TestCheckOfACleanDirectoryFindsNothing(t *testing.T) {
+	r := checked(t, dataDir(t, false))
+	require.Empty(t, r.Findings)
+	require.Equal(t, Note, r.Worst())
+	require.True(t, r.CleanStop)
+	require.Equal(t, 3, r.Topics, "two of them the broker's own")
+	require.EqualValues(t, 1, r.Offsets)
+	require.Greater(t, r.Records, int64(100))
+}
+
+func TestCheckAfterACrash(t *testing.T) {
+	r := checked(t, dataDir(t, true))
+	require.False(t, r.CleanStop)
+	require.NotEqual(t, Error, r.Worst(), "%v", r.Findings)
+	require.Equal(t, Finding{Note, "/data", "the last broker here did not stop cleanly"}, r.Findings[len(r.Findings)-1])
+}
+
+// segment finds the one file of the data that holds text.
+func segment(t *testing.T, files vfs.FS, text string) string {
+	t.Helper()
+	for name, content := range tree(t, files, "/data/topics", map[string]string{}) {
+		if strings.HasSuffix(name, ".log") && strings.Contains(content, text) {
+			return name
+		}
+	}
+	t.Fatalf("no segment holds %q", text)
+	return ""
+}
+
+func TestCheckFindsADamagedRecord(t *testing.T) {
+	files := dataDir(t, false)
+	name := segment(t, files, "record 42")
+	content := []byte(tree(t, files, "/data/topics", map[string]string{})[name])
+	content[bytes.Index(content, []byte("record 42"))] ^= 1
+	write(t, files, name, string(content))
+	r := checked(t, files)
+	require.Equal(t, Error, r.Worst())
+	require.Equal(t, "t[0]", r.Findings[0].Where)
+	require.Contains(t, fmt.Sprint(r.Findings), "batch at offset 42")
+}
+
+func TestCheckRefusesWhatItCannotCheck(t *testing.T) {
+	files := dataDir(t, false)
+	_, err := Check(t.Context(), files, "/nowhere", nil)
+	require.ErrorContains(t, err, "/nowhere is no data directory")
+	lock, err := files.Lock("/data/lock")
+	require.NoError(t, err)
+	_, err = Check(t.Context(), files, "/data", nil)
+	require.ErrorContains(t, err, "a broker uses it")
+	require.NoError(t, lock.Close())
+	write(t, files, "/data/meta.json", `{"format":999}`)
+	_, err = Check(t.Context(), files, "/data", nil)
+	require.ErrorContains(t, err, "use a newer lacuna")
+}
