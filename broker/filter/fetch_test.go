@@ -167,6 +167,7 @@ func TestFetchBounds(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "before", string(got.Data[:6]))
 			require.Len(t, got.Data[6:], c.batches*size)
+			require.Equal(t, c.batches*size, got.Matching)
 			require.Equal(t, c.next, got.Next)
 			require.Equal(t, c.bound, got.ScanBound)
 		})
@@ -207,7 +208,25 @@ func TestFetchPassesWhatItCannotDecode(t *testing.T) {
 	records, control := decode(t, got.Data)
 	require.Equal(t, []int64{0}, offsets(records))
 	require.Equal(t, []int64{4}, offsets(control))
+	require.Equal(t, len(got.Data)-len(marker(t)), got.Matching, "control batches do not count for min_bytes")
 	require.EqualValues(t, 1, r.Stats().BatchesUndecoded)
+}
+
+// marker is a control batch as appendMarker appends it.
+func marker(t *testing.T) []byte {
+	var b protocol.BatchBuilder
+	batch, err := b.AppendEndTxnMarker(nil, protocol.EndTxnMarker{ProducerID: 1}, startMs)
+	require.NoError(t, err)
+	return batch
+}
+
+// TestFetchFromAClosedLog says so, and does not look for the segments for ever.
+func TestFetchFromAClosedLog(t *testing.T) {
+	l := openLog(t, 1<<20)
+	l.appendRecords(protocol.CodecNone, record{[]byte("a"), nil})
+	require.NoError(t, l.Close())
+	_, err := New(Config{}).Fetch(l, nil, 0, mustFilter(t, share(0, 2)), Options{UpTo: 1, MaxBytes: 100})
+	require.ErrorIs(t, err, commitlog.ErrClosed)
 }
 
 func offsets(records []*kgo.Record) []int64 {

@@ -16,6 +16,8 @@ import (
 type Log interface {
 	Name() string
 	Bounds() commitlog.Bounds
+	// Err is commitlog.ErrClosed once the log was closed or removed.
+	Err() error
 	Read(dst []byte, from int64, o commitlog.ReadOptions) (commitlog.Read, error)
 
 	// Segments lists the segments by their base offsets. What follows takes one of these,
@@ -119,6 +121,9 @@ type Fetched struct {
 	// records of one match, else rebuilt with those that do.
 	Data []byte
 
+	// Matching is how many bytes of Data count for min_bytes: all but control batches.
+	Matching int
+
 	// Next is where to fetch from next. Every matching record from the asked offset up to
 	// it is in Data. It is never above UpTo.
 	Next int64
@@ -143,7 +148,7 @@ func (r *Reader) Fetch(log Log, dst []byte, from int64, f *keyfilter.Filter, o O
 	switch {
 	case err == nil, s.next > from && !errors.Is(err, commitlog.ErrClosed):
 		// What was found before the error is good; the next fetch meets it again.
-		return Fetched{Data: s.dst, Next: s.next, ScanBound: s.scanBound && s.next < o.UpTo}, nil
+		return Fetched{Data: s.dst, Matching: s.matching, Next: s.next, ScanBound: s.scanBound && s.next < o.UpTo}, nil
 	default:
 		return Fetched{Data: s.dst[:len(dst)], Next: from}, fmt.Errorf("filtered fetch of %s from offset %d: %w", log.Name(), from, err)
 	}
@@ -156,7 +161,7 @@ func (r *Reader) fetchAll(log Log, dst []byte, from int64, o Options) (Fetched, 
 	if err != nil {
 		return Fetched{Data: dst, Next: from}, fmt.Errorf("filtered fetch of %s from offset %d: %w", log.Name(), from, err)
 	}
-	return Fetched{Data: read.Data, Next: read.Next}, nil
+	return Fetched{Data: read.Data, Matching: len(read.Data) - len(dst), Next: read.Next}, nil
 }
 
 // partition is the state of a log.

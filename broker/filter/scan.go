@@ -28,6 +28,7 @@ type scan struct {
 	state *segment
 	info  commitlog.SegmentInfo
 
+	matching  int   // bytes sent, but for control batches
 	scanned   int64 // bytes looked at
 	full      bool  // no more may be sent
 	atEnd     bool  // what follows is beyond UpTo
@@ -70,6 +71,9 @@ func (s *scan) run() error {
 		}
 		err := s.segments(s.log.Segments())
 		if !errors.Is(err, commitlog.ErrSegmentGone) || try == goneTries {
+			return err
+		}
+		if err := s.log.Err(); errors.Is(err, commitlog.ErrClosed) {
 			return err
 		}
 	}
@@ -213,6 +217,9 @@ func (s *scan) take(d *keyfilter.Decoded) {
 		return
 	}
 	s.full = sent >= s.options.MaxBytes && sent > 0
+	if !d.Header().Control() {
+		s.matching += len(s.dst) - before
+	}
 	s.passTo(d.Header().NextOffset())
 	s.look(int64(len(d.Batch())))
 }
