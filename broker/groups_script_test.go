@@ -2,7 +2,6 @@ package broker_test
 
 import (
 	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -282,7 +281,6 @@ func (s *groupScript) until(req *kmsg.HeartbeatRequest, codes ...int16) {
 		if slices.Contains(codes, c.receive(req).(*kmsg.HeartbeatResponse).ErrorCode) {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 

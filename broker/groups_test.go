@@ -3,6 +3,7 @@ package broker_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -91,7 +92,11 @@ func (w *worker) partitions() []int32 {
 // is in two hands.
 func await(t *testing.T, workers ...*worker) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	var cases []reflect.SelectCase
+	for _, w := range workers {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.changed)})
+	}
+	cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(time.After(20 * time.Second))})
 	for {
 		var all []int32
 		least := 6
@@ -104,14 +109,8 @@ func await(t *testing.T, workers ...*worker) {
 		if slices.Equal(all, []int32{0, 1, 2, 3, 4, 5}) && least > 0 {
 			return
 		}
-		var changed <-chan struct{}
-		for _, w := range workers { // any of them tells; the others are looked at again
-			changed = w.changed
-		}
-		select {
-		case <-changed:
-		case <-time.After(20 * time.Millisecond):
-		case <-deadline:
+		chosen, _, _ := reflect.Select(cases)
+		if chosen == len(workers) {
 			t.Fatalf("partitions are held as %v", all)
 		}
 	}

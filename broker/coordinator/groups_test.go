@@ -46,7 +46,7 @@ func TestRebalanceByTheClock(t *testing.T) {
 		// The follower falls silent; the leader sends heartbeats.
 		begin = time.Now()
 		for {
-			time.Sleep(time.Second) // of the bubble's clock
+			pass(time.Second)
 			if err := r.heartbeat("g", leader); err != nil {
 				require.ErrorIs(t, err, kerr.RebalanceInProgress)
 				break
@@ -68,11 +68,11 @@ func TestOneTimerServesAll(t *testing.T) {
 		var members [20]group.JoinAnswer
 		for i := range members {
 			members[i] = r.lead(fmt.Sprintf("g%d", i), "a")
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 		}
-		time.Sleep(7 * time.Second)
+		pass(7 * time.Second)
 		require.NoError(t, r.heartbeat("g19", members[19]))
-		time.Sleep(8 * time.Second)
+		pass(8 * time.Second)
 		synctest.Wait()
 		list, err := r.c.List(context.Background(), group.Filter{States: []string{"Stable"}})
 		require.NoError(t, err)

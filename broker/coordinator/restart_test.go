@@ -57,7 +57,7 @@ func TestRestart(t *testing.T) {
 		// A member that does not come back is missed, although nobody asks for its group.
 		r.restart()
 		require.NoError(t, r.c.Load(context.Background()))
-		time.Sleep(11 * time.Second) // of the bubble's clock
+		pass(11 * time.Second)
 		synctest.Wait()
 		list, err := r.c.List(context.Background(), group.Filter{States: []string{"empty"}})
 		require.NoError(t, err)

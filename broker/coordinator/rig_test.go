@@ -205,3 +205,6 @@ func (r *rig) requireCommitted(id string, offset int64) {
 	require.NoError(r.t, err)
 	require.Equal(r.t, offset, got)
 }
+
+// pass lets the clock of a bubble run.
+func pass(d time.Duration) { <-time.After(d) }
