@@ -270,3 +270,28 @@ func BenchmarkAppend(b *testing.B) {
 		})
 	}
 }
+
+// Whatever bytes a log holds, they replay, or are told as lost.
+func FuzzReplay(f *testing.F) {
+	log := &memLog{}
+	appendTo(f, log, put("a", "1", "b", ""))
+	f.Add(log.batches[0])
+	for _, codec := range []protocol.Codec{protocol.CodecGzip, protocol.CodecZstd} {
+		compressed := &memLog{}
+		_, err := OpenCompressed(compressed, "j", codec).Append(put("a", "1", "b", ""))
+		require.NoError(f, err)
+		f.Add(compressed.batches[0])
+	}
+	f.Fuzz(func(t *testing.T, batch []byte) {
+		if len(batch) > protocol.BatchHeaderLen {
+			protocol.RenewCRC(batch) // damage behind the checksum is what is interesting
+		}
+		log := &memLog{batches: [][]byte{batch}, high: 2, end: 2}
+		_, err := Open(log, "j").Replay(ctx, 0, func(offset int64, _ Record) error {
+			require.GreaterOrEqual(t, offset, int64(0))
+			return nil
+		})
+		var corrupt *CorruptError
+		require.True(t, err == nil || errors.As(err, &corrupt), "%v", err)
+	})
+}
