@@ -32,7 +32,7 @@ func keyFilterOf(req *kmsg.FetchRequest) (*keyfilter.Filter, error) {
 
 // readFiltered appends the records of one partition that match the filter.
 func (r *fetchRead) readFiltered(log *commitlog.Log, t *fetchTarget, res *fetchResult, o commitlog.ReadOptions) error {
-	got, err := r.b.filters.Fetch(log, *r.buf, t.offset, r.filter, filter.Options{
+	got, err := r.b.filters.Fetch(log, *r.buf, res.scannedTo, r.filter, filter.Options{
 		UpTo: o.UpTo, MaxBytes: o.MaxBytes, MinOne: o.MinOne,
 		MaxScanBytes: r.b.settings().FilterMaxScanBytes,
 	})
@@ -41,5 +41,6 @@ func (r *fetchRead) readFiltered(log *commitlog.Log, t *fetchTarget, res *fetchR
 	}
 	*r.buf = got.Data
 	res.end, res.scannedTo, res.full = len(got.Data), got.Next, got.ScanBound
+	res.counted = got.Matching
 	return r.readAborted(log, t, res, got.Next)
 }

@@ -40,6 +40,17 @@ type fetchResult struct {
 	// that the scan stopped at its bound and not at the end of the log.
 	scannedTo int64
 	full      bool
+	// counted is how many of the bytes count for min_bytes.
+	counted int
+}
+
+// passed is the offset up to which a filtered fetch found nothing to send, so that it
+// does not look there again while it waits; 0 when that is not known.
+func (r *fetchResult) passed() int64 {
+	if r.code != 0 || r.size() > 0 {
+		return 0
+	}
+	return max(r.scannedTo, 0)
 }
 
 // epochEnd is the last epoch that a client's log and this one share, and where it ends.
@@ -128,21 +139,26 @@ func (r *fetchRead) watch(changed chan<- struct{}) []func() {
 func (r *fetchRead) readAll(ctx context.Context) bool {
 	r.drop()
 	r.served = 0
-	total, urgent := 0, false
+	total, counted, urgent := 0, 0, false
 	for i, t := range r.fetch.targets {
 		res := &r.results[i]
+		passed := res.passed()
 		*res = fetchResult{scannedTo: -1}
+		if r.filter != nil {
+			res.scannedTo = max(t.offset, passed)
+		}
 		if err := r.read(ctx, t, res, r.maxBytes-total, total == 0); err != nil {
 			res.code, _ = r.b.errorCode(err)
 			res.bounds = commitlog.Bounds{}
 		}
 		total += res.size()
+		counted += res.counted
 		urgent = urgent || res.code != 0 || res.full || res.diverging != nil
 		if total < r.maxBytes {
 			r.served = i + 1
 		}
 	}
-	return urgent || total >= r.minBytes || len(r.fetch.targets) == 0
+	return urgent || counted >= r.minBytes || len(r.fetch.targets) == 0
 }
 
 func (r *fetchRead) open(t *fetchTarget) (*commitlog.Log, error) {
@@ -178,9 +194,6 @@ func (r *fetchRead) read(ctx context.Context, t *fetchTarget, res *fetchResult, 
 	upTo := bounds.HighWatermark
 	if r.readCommitted {
 		upTo = bounds.LSO
-	}
-	if r.filter != nil {
-		res.scannedTo = t.offset
 	}
 	if t.offset >= upTo || (room <= 0 && !first) {
 		return nil
@@ -231,6 +244,7 @@ func (r *fetchRead) readRecords(log *commitlog.Log, t *fetchTarget, res *fetchRe
 	}
 	*r.buf = read.Data
 	res.end = len(read.Data)
+	res.counted = res.size()
 	return r.readAborted(log, t, res, read.Next)
 }
 
