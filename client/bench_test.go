@@ -1,50 +1,19 @@
 package client_test
 
 import (
-	"context"
-	"fmt"
+	"sync/atomic"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/lacunamq/lacuna/broker"
 	"github.com/lacunamq/lacuna/client"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
-
-// startBroker starts a broker in memory and returns its address.
-func startBroker(tb testing.TB) string {
-	tb.Helper()
-	b, err := broker.Start(context.Background(), broker.Config{
-		Listen: []string{"127.0.0.1:0"}, DataDir: "data", FS: vfs.NewMem(),
-		Settings: map[string]string{"offsets.topic.num.partitions": "2"},
-	})
-	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, b.Stop(context.Background())) })
-	return b.Addr()
-}
-
-// produce writes n records of 100 bytes with keys key-0 to key-9999 to partition 0 of topic t.
-func produce(tb testing.TB, addr string, n int) {
-	tb.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AllowAutoTopicCreation(), kgo.DefaultProduceTopic("t"))
-	require.NoError(tb, err)
-	defer cl.Close()
-	value := make([]byte, 90)
-	for i := range n {
-		cl.Produce(tb.Context(), &kgo.Record{Key: fmt.Appendf(nil, "key-%d", i%10_000), Value: value}, func(_ *kgo.Record, err error) {
-			require.NoError(tb, err)
-		})
-	}
-	require.NoError(tb, cl.Flush(tb.Context()))
-}
 
 // BenchmarkReaderPoll reads everything, or the records of a sixteenth of the slots, of
 // 200,000. Its unit is a record read.
 func BenchmarkReaderPoll(b *testing.B) {
-	addr := startBroker(b)
 	const records = 200_000
-	produce(b, addr, records)
+	s := newServer(b)
+	s.produce(records)
 	for name, opts := range map[string][]client.ReaderOpt{
 		"slots=all":  nil,
 		"slots=1/16": {client.Slots(client.SlotRange{Lo: 0, Hi: 4095})},
@@ -52,8 +21,7 @@ func BenchmarkReaderPoll(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for n := 0; n < b.N; {
-				r, err := client.OpenReader(b.Context(), append(opts, client.SeedBrokers(addr), client.Topics("t"))...)
-				require.NoError(b, err)
+				r := s.open(opts...)
 				for n < b.N && r.Status()[0].Position < records {
 					got, err := r.Poll(b.Context())
 					require.NoError(b, err)
@@ -63,4 +31,34 @@ func BenchmarkReaderPoll(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkReaderCommit commits single records and waits for each, from so many
+// goroutines; or queues them.
+func BenchmarkReaderCommit(b *testing.B) {
+	const records = 200_000
+	s := newServer(b)
+	s.produce(records)
+	r := s.open(client.Group("g"))
+	b.Run("wait=yes/goroutines=256", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetParallelism(128)
+		var next atomic.Int64
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				o := next.Add(1) * 7919 % records
+				if err := r.CommitRuns(b.Context(), "t", 0, client.Run{Start: o, End: o + 1}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	})
+	b.Run("wait=no", func(b *testing.B) {
+		b.ReportAllocs()
+		for n := range b.N {
+			o := int64(n) * 7919 % records
+			require.NoError(b, r.EnqueueRuns(b.Context(), "t", 0, client.Run{Start: o, End: o + 1}))
+		}
+		require.NoError(b, r.Flush(b.Context()))
+	})
 }

@@ -143,8 +143,12 @@ func (d *drawing) text() string {
 func (d *drawing) gapsInWords() string {
 	l := d.ledger
 	words := plural(l.Gaps, "gap", "gaps")
-	if l.Gaps > 1 {
-		words += fmt.Sprintf("; the longest is %s", formatRun(l.LongestGap))
+	longest := l.LongestGap.End - l.LongestGap.Start
+	switch {
+	case l.Gaps > 1 && longest > 1:
+		words += fmt.Sprintf("; the longest is %s, %s", formatRun(l.LongestGap), plural(longest, "offset", "offsets"))
+	case l.Gaps > 1:
+		words += " of 1 offset each"
 	}
 	return words
 }

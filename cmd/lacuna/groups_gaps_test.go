@@ -43,7 +43,7 @@ group billing, orders[0]
   max commit offset            2,000   nothing from here on is
   log                              0   to 2,500
   committed                      898   in the window
-  open                           102   in 3 gaps; the longest is 1500-1599
+  open                           102   in 3 gaps; the longest is 1500-1599, 100 offsets
   lag                            602   open, and what lies beyond the window
 
 FIRST   LAST  OFFSETS
