@@ -163,15 +163,38 @@ func TestFetchBounds(t *testing.T) {
 		"the scan bound is for each fetch":         {other, 6, Options{UpTo: 20, MaxBytes: 1e6, MaxScanBytes: int64(3 * size)}, 0, 12, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := New(Config{}).Fetch(l, []byte("before"), c.from, mustFilter(t, c.asked), c.options)
-			require.NoError(t, err)
-			require.Equal(t, "before", string(got.Data[:6]))
-			require.Len(t, got.Data[6:], c.batches*size)
-			require.Equal(t, c.batches*size, got.Matching)
-			require.Equal(t, c.next, got.Next)
-			require.Equal(t, c.bound, got.ScanBound)
+			indexed := New(Config{DecodedCacheBytes: 1})
+			readAll(t, indexed, l, mine, 0, wide)
+			readers := []*Reader{New(Config{}), indexed}
+			if c.options.MaxScanBytes > 0 {
+				readers = readers[:1] // an index leaves nothing to scan
+			}
+			for _, r := range readers {
+				got, err := r.Fetch(l, []byte("before"), c.from, mustFilter(t, c.asked), c.options)
+				require.NoError(t, err)
+				require.Equal(t, "before", string(got.Data[:6]))
+				require.Len(t, got.Data[6:], c.batches*size)
+				require.Equal(t, c.batches*size, got.Matching)
+				require.Equal(t, c.next, got.Next)
+				require.Equal(t, c.bound, got.ScanBound)
+			}
 		})
 	}
+}
+
+// TestFetchScanBoundWithAnIndex: the index is looked at, 2 bytes a record, and that counts.
+func TestFetchScanBoundWithAnIndex(t *testing.T) {
+	l := openLog(t, 20_000)
+	fill(t, l, protocol.CodecNone, 50, 20)
+	r := New(Config{})
+	readAll(t, r, l, share(0, 2), 0, wide)
+	f := mustFilter(t, protocol.KeyFilter{Keys: [][]byte{[]byte("nobody has this")}})
+	got, err := r.Fetch(l, nil, 0, f, Options{UpTo: 1000, MaxBytes: 1e6, MaxScanBytes: 1})
+	require.NoError(t, err)
+	require.Equal(t, Fetched{Next: l.Segments()[1].Base, ScanBound: true}, got, "one segment's index is looked at whole")
+	got, err = r.Fetch(l, nil, 0, f, Options{UpTo: 1000, MaxBytes: 1e6, MaxScanBytes: 2001})
+	require.NoError(t, err)
+	require.Equal(t, Fetched{Next: 1000}, got)
 }
 
 // TestFetchOutOfRange: what retention took is an error, not an empty answer.
