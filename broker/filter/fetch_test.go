@@ -49,6 +49,7 @@ type history struct {
 func newHistory(t *testing.T, seed uint64) *history {
 	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 1)), log: openLog(t, 4000)}
 	h.keys = []int{3, 30, 300}[h.rng.IntN(3)]
+	h.log.nullKeys = h.rng.IntN(3) == 0
 	h.newReader()
 	return h
 }

@@ -36,6 +36,8 @@ type testLog struct {
 	nowMs  int64
 	build  protocol.BatchBuilder
 	config commitlog.Config
+
+	nullKeys bool // appendRandom leaves out some keys; such a log is not compacted
 }
 
 func openLog(t testing.TB, segmentBytes int64) *testLog {
@@ -104,6 +106,9 @@ func (l *testLog) appendMarker(producer int64, commit bool) {
 
 // clean compacts all that is sealed.
 func (l *testLog) clean() {
+	if l.nullKeys {
+		return
+	}
 	c := l.config
 	c.Compact = true
 	l.SetConfig(c)
@@ -127,24 +132,18 @@ func (l *testLog) damage(base int64, how string) {
 	require.NoError(l.t, f.Close())
 }
 
-// key is one of n keys, null for some.
-func key(rng *rand.Rand, n int) []byte {
-	if i := rng.IntN(n + 1); i < n {
-		return fmt.Appendf(nil, "key-%d", i)
-	}
-	return nil
-}
-
 // appendRandom appends a batch of any codec, now and then a transaction of two.
 func (l *testLog) appendRandom(rng *rand.Rand, keys int) {
 	o := protocol.PlainBatch(0)
 	o.Codec = codecs[rng.IntN(len(codecs))]
 	records := make([]record, 1+rng.IntN(20))
 	for i := range records {
-		// Keyed records only, so that the log can be compacted.
 		records[i] = record{fmt.Appendf(nil, "key-%d", rng.IntN(keys)), fmt.Appendf(nil, "value %d of a record", rng.IntN(1e6))}
 		if rng.IntN(10) == 0 {
 			records[i].value = nil
+		}
+		if l.nullKeys && rng.IntN(3) == 0 {
+			records[i].key = nil
 		}
 	}
 	if rng.IntN(6) > 0 {
