@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 
+	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -11,8 +12,14 @@ import (
 type api struct {
 	key      int16
 	min, max int16 // the versions served
-	// weight is how many bytes of memory a byte of the request may take when decoded.
+	// weight is how many bytes of memory a byte of the request may take when it is decoded
+	// and answered.
 	weight int
+	// shape is set for requests that may be large; they have weight 1, and elementBytes for
+	// each of their elements. A byte of their tags takes tagWeight bytes when it is decoded,
+	// all of them tagMost.
+	shape              shape
+	tagWeight, tagMost int
 	// quick says that an answer never waits for other clients, so that it may be given
 	// by the goroutine that reads.
 	quick bool
@@ -27,13 +34,36 @@ type api struct {
 }
 
 const (
-	// plainWeight is the weight of a request that consists of structures: kmsg takes up
-	// to 16 bytes for one of the wire.
-	plainWeight = 16
-	// maxPlainRequestBytes is the largest request other than Produce. A commit of a
-	// million runs takes up to 20 MB.
-	maxPlainRequestBytes = 32 << 20
+	// plainWeight is the weight of most requests: the decoder takes up to 41 bytes for one
+	// of a tag, and the answer names again what the request named.
+	plainWeight = 64
+	// namesWeight is the weight of requests in which a byte or two may ask for a whole
+	// description.
+	namesWeight = 320
+	// elementBytes is what an element of a request with a shape takes at most, with its
+	// part of the answer.
+	elementBytes = 320
+	// maxCommitBytes is the largest commit or fetch. A commit of a million runs takes up
+	// to 20 MB.
+	maxCommitBytes = 32 << 20
 )
+
+// maxBytes is how large a request may be, given the memory for all.
+func (a *api) maxBytes(memory int64) int {
+	if a.shape != nil && a.key != int16(kmsg.Produce) {
+		memory = min(memory, maxCommitBytes)
+	}
+	return int(memory) / a.weight
+}
+
+// decodedBytes is what a request with a shape takes besides its frame, 0 for any other.
+func (a *api) decodedBytes(req kmsg.Request, body []byte) int {
+	if a.shape == nil {
+		return 0
+	}
+	elements, tagBytes := a.shape.measure(req, body)
+	return elements*elementBytes + min(tagBytes*a.tagWeight, a.tagMost)
+}
 
 // apiTable finds APIs by their key.
 type apiTable []*api
@@ -49,20 +79,20 @@ func (t apiTable) find(key int16) *api {
 func newAPITable() apiTable {
 	var table apiTable
 	for _, a := range []*api{
-		twoStage(0, 13, (*Broker).produce),
-		one(4, 18, (*Broker).fetch),
+		large(produceShape, twoStage(0, 13, (*Broker).produce)),
+		extended(100, 100*protocol.MaxKeysAndRanges, large(fetchShape, one(4, 18, (*Broker).fetch))),
 		quick(1, 11, (*Broker).listOffsets),
 		one(0, 13, (*Broker).metadata),
 		quick(0, 5, (*Broker).apiVersions),
 		one(0, 5, (*Broker).initProducerID),
-		plain(twoStage(2, 10, (*Broker).offsetCommit)),
+		extended(16, 32*protocol.MaxRuns, large(offsetCommitShape, twoStage(2, 10, (*Broker).offsetCommit))),
 		one(1, 10, (*Broker).offsetFetch),
-		quick(0, 6, (*Broker).findCoordinator),
+		names(quick(0, 6, (*Broker).findCoordinator)),
 		one(0, 9, (*Broker).joinGroup),
 		one(0, 4, (*Broker).heartbeat),
 		one(0, 5, (*Broker).leaveGroup),
 		one(0, 5, (*Broker).syncGroup),
-		one(0, 6, (*Broker).describeGroups),
+		names(one(0, 6, (*Broker).describeGroups)),
 		one(0, 5, (*Broker).listGroups),
 		one(2, 7, (*Broker).createTopics),
 		one(1, 6, (*Broker).deleteTopics),
@@ -107,15 +137,28 @@ func quick[R kmsg.Request](min, max int16, handle func(*Broker, *call, R) kmsg.R
 func twoStage[R kmsg.Request](min, max int16, begin func(*Broker, *call, R) func(context.Context) kmsg.Response) *api {
 	var zero R
 	return &api{
-		key: zero.Key(), min: min, max: max, weight: 1,
+		key: zero.Key(), min: min, max: max, weight: plainWeight,
 		begin: func(b *Broker, c *call, req kmsg.Request) func(context.Context) kmsg.Response {
 			return begin(b, c, req.(R))
 		},
 	}
 }
 
-// plain marks a two-stage API whose requests consist of structures, unlike Produce.
-func plain(a *api) *api {
-	a.weight = plainWeight
+// large marks an API whose requests may be large, with their shape.
+func large(s shape, a *api) *api {
+	a.weight, a.shape = 1, s
+	return a
+}
+
+// extended marks an API with fields of the extension: a byte of them takes weight bytes
+// when it is decoded, all of them at most so many.
+func extended(weight, most int, a *api) *api {
+	a.tagWeight, a.tagMost = weight, most
+	return a
+}
+
+// names marks an API that describes what a request merely names.
+func names(a *api) *api {
+	a.weight = namesWeight
 	return a
 }

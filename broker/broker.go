@@ -35,11 +35,12 @@ type Broker struct {
 	producerIDs *producerIDs
 	sessions    *fetchSessions
 	filters     *filter.Reader
-	memory      *semaphore.Weighted // for requests
-	fetchMemory *semaphore.Weighted // for fetched data
-	metrics     *metrics
-	listeners   *listeners
-	admin       *adminServer
+	// memory is for requests that may wait for others, appendMemory for the rest.
+	memory, appendMemory *requestMemory
+	fetchMemory          *semaphore.Weighted // for fetched data
+	metrics              *metrics
+	listeners            *listeners
+	admin                *adminServer
 
 	current       atomic.Pointer[brokerSettings]
 	flushInterval time.Duration
@@ -104,7 +105,7 @@ func (b *Broker) start(ctx context.Context) (err error) {
 	if err := b.openLedgers(ctx); err != nil {
 		return err
 	}
-	b.memory = semaphore.NewWeighted(b.limits.memoryBytes)
+	b.memory, b.appendMemory = newRequestMemory(b.limits.memoryBytes/2), newRequestMemory(b.limits.memoryBytes/2)
 	b.fetchMemory = semaphore.NewWeighted(b.limits.fetchMemory)
 	b.sessions = newFetchSessions(b.limits.fetchSessions, time.Now)
 	if b.listeners, err = listen(b); err != nil {

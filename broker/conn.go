@@ -71,15 +71,15 @@ type task struct {
 	wait func(ctx context.Context) kmsg.Response
 	// frame goes back to the pool once the request has been carried out; nil when the
 	// request may keep parts of it.
-	frame    *[]byte
-	reserved int64 // bytes of the memory budget, given back with the answer
+	frame *[]byte
+	room  room // given back with the answer
 }
 
 const (
 	connReadBuffer = 8 << 10
-	// freeFrameBytes is what a connection may read of a frame without a place in the
-	// memory budget, so that a client that announces much and sends little holds nobody up.
-	freeFrameBytes = 64 << 10
+	// freeRequestBytes is what a connection's request may take without room in the memory
+	// for requests, so that small ones never wait for others.
+	freeRequestBytes = 64 << 10
 	// outFlushBytes is when the writer sends what it gathered although more is ready.
 	outFlushBytes = 64 << 10
 	// writeTimeout is how long a client may leave an answer unread before it is taken for
@@ -141,7 +141,7 @@ func (c *conn) read() error {
 		select {
 		case c.tasks <- t:
 		case <-c.ctx.Done():
-			t.done(c.b)
+			t.done()
 			return context.Cause(c.ctx)
 		}
 	}
@@ -156,14 +156,14 @@ func (c *conn) next() (*task, error) {
 	}
 	if t.api.begin != nil {
 		if err := c.awaitSingles(); err != nil {
-			t.done(c.b)
+			t.done()
 			return nil, err
 		}
 		t.wait = t.api.begin(c.b, t.call, t.req)
 		t.carriedOut()
 		ready := t.wait == nil
 		if ready && t.call.answer == nil {
-			t.done(c.b)
+			t.done()
 			return nil, nil
 		}
 		if !ready || c.outstanding.Load() > 0 {
@@ -195,7 +195,7 @@ func (c *conn) awaitSingles() error {
 }
 
 func (c *conn) answerInPlace(t *task, resp kmsg.Response) error {
-	defer t.done(c.b)
+	defer t.done()
 	if resp == nil {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (c *conn) write() {
 		if !failed {
 			failed = c.carryOut(t) != nil
 		}
-		t.done(c.b)
+		t.done()
 		c.outstanding.Add(-1)
 		if single && c.singles.Add(-1) == 0 {
 			select {
@@ -314,12 +314,9 @@ func (t *task) carriedOut() {
 }
 
 // done gives back what the task holds.
-func (t *task) done(b *Broker) {
+func (t *task) done() {
 	t.carriedOut()
-	if t.reserved > 0 {
-		b.memory.Release(t.reserved)
-		t.reserved = 0
-	}
+	t.room.release()
 	if t.call != nil && t.call.release != nil {
 		t.call.release()
 		t.call.release = nil

@@ -48,11 +48,11 @@ func (c *conn) receive() (*task, error) {
 	t := &task{}
 	frame, err := c.readFrame(t, size)
 	if err != nil {
-		t.done(c.b)
+		t.done()
 		return nil, err
 	}
 	if err := c.decode(t, frame); err != nil {
-		t.done(c.b)
+		t.done()
 		return nil, err
 	}
 	return t, nil
@@ -97,8 +97,7 @@ func (c *conn) setReadDeadline(d time.Duration) error {
 	return nil
 }
 
-// readFrame reads the rest of a frame. Only a client that has sent its first part gets
-// a place in the memory budget for the whole.
+// readFrame reads the rest of a frame.
 func (c *conn) readFrame(t *task, size int) ([]byte, error) {
 	if err := c.expect(size); err != nil {
 		return nil, err
@@ -106,29 +105,43 @@ func (c *conn) readFrame(t *task, size int) ([]byte, error) {
 	if err := c.admit(t, size); err != nil {
 		return nil, err
 	}
-	weight := size * t.api.weight
-	if weight <= freeFrameBytes {
-		frame := t.takeFrame(size)
-		_, err := io.ReadFull(c.in, frame)
-		return frame, unexpected(err)
+	if size*t.api.weight > freeRequestBytes {
+		return c.readLargeFrame(t, size)
 	}
-	first := getFrame(min(size, freeFrameBytes))
-	defer putFrame(first)
-	if _, err := io.ReadFull(c.in, *first); err != nil {
+	frame := t.takeFrame(size)
+	_, err := io.ReadFull(c.in, frame)
+	return frame, unexpected(err)
+}
+
+// readLargeFrame reads a frame that needs room in the memory for requests. It takes room
+// for four times what has come at most.
+func (c *conn) readLargeFrame(t *task, size int) ([]byte, error) {
+	part := getFrame(min(size, freeRequestBytes))
+	defer func() { putFrame(part) }()
+	if _, err := io.ReadFull(c.in, *part); err != nil {
 		return nil, unexpected(err)
 	}
-	reserved := min(int64(weight), c.b.limits.memoryBytes)
-	if err := c.b.memory.Acquire(c.ctx, reserved); err != nil {
-		return nil, err
+	for taken := 0; ; {
+		want := min(size, 4*len(*part))
+		if err := t.grow(c, (want-taken)*t.api.weight); err != nil {
+			return nil, err
+		}
+		taken = want
+		if err := c.expect(size - len(*part)); err != nil { // waiting for room was not the client's fault
+			return nil, err
+		}
+		if want == size {
+			frame := t.takeFrame(size)
+			_, err := io.ReadFull(c.in, frame[copy(frame, *part):])
+			return frame, unexpected(err)
+		}
+		larger := getFrame(want)
+		_, err := io.ReadFull(c.in, (*larger)[copy(*larger, *part):])
+		putFrame(part)
+		if part = larger; err != nil {
+			return nil, unexpected(err)
+		}
 	}
-	t.reserved = reserved
-	frame := t.takeFrame(size)
-	n := copy(frame, *first)
-	if err := c.expect(size); err != nil { // waiting for memory was not the client's fault
-		return nil, err
-	}
-	_, err := io.ReadFull(c.in, frame[n:])
-	return frame, unexpected(err)
 }
 
 // expect gives the client the time that size bytes may take, unless they are here.
@@ -170,8 +183,8 @@ func (c *conn) admit(t *task, size int) error {
 	if t.api = c.b.apis.find(key); t.api == nil {
 		return fmt.Errorf("unknown api key %d", key)
 	}
-	if t.api.weight > 1 && size > maxPlainRequestBytes {
-		return fmt.Errorf("a %s request of %d bytes, at most %d are taken", kmsg.NameForKey(key), size, maxPlainRequestBytes)
+	if most := t.api.maxBytes(c.b.limits.memoryBytes / 2); size > most {
+		return fmt.Errorf("a %s request of %d bytes, at most %d are taken", kmsg.NameForKey(key), size, most)
 	}
 	return nil
 }
@@ -195,6 +208,11 @@ func (c *conn) decode(t *task, frame []byte) error {
 	}
 	t.req = kmsg.RequestForKey(header.APIKey)
 	t.req.SetVersion(header.APIVersion)
+	if decoded := t.api.decodedBytes(t.req, body); decoded+len(frame) > freeRequestBytes {
+		if err := t.grow(c, decoded); err != nil {
+			return err
+		}
+	}
 	if t.api.begin != nil {
 		// Carried out before the frame is used again, so its strings need no copies.
 		err = t.req.(kmsg.UnsafeReadFrom).UnsafeReadFrom(body)

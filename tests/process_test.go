@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -113,15 +113,31 @@ func (p *process) wait() error {
 // stop stops the process cleanly and returns the most memory that it ever used, in bytes.
 func (p *process) stop() int64 {
 	p.t.Helper()
+	peak, known := p.peakMemory()
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
 	ended := time.AfterFunc(wire.Patience, func() { p.cmd.Process.Signal(syscall.SIGQUIT) })
 	defer ended.Stop()
 	require.NoError(p.t, p.wait(), "lacuna did not stop cleanly: %s", p.said())
-	usage := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if runtime.GOOS == "darwin" {
-		return usage.Maxrss // in bytes there
+	if !known { // macOS, where it is in bytes
+		peak = int64(p.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
 	}
-	return usage.Maxrss << 10
+	return peak
+}
+
+var peakLine = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// peakMemory is what Linux says of it. The rusage of a child there counts its parent's
+// memory too, from before its exec.
+func (p *process) peakMemory() (int64, bool) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, false
+	}
+	m := peakLine.FindSubmatch(status)
+	require.NotNil(p.t, m)
+	kb, err := strconv.ParseInt(string(m[1]), 10, 64)
+	require.NoError(p.t, err)
+	return kb << 10, true
 }
 
 // running checks that the process has not ended by itself.
