@@ -37,6 +37,8 @@ func TestScripts(t *testing.T) {
 				}
 			})
 			env.Setenv("LACUNA_BOOTSTRAP", b.Addr())
+			// Under the race detector every process would rest for a second at its end.
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
 	})
