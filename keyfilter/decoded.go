@@ -1,6 +1,7 @@
 package keyfilter
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sort"
@@ -35,6 +36,16 @@ type Decoded struct {
 // An error means that there is not even a header. A batch whose records cannot be
 // decoded is no error: it is Opaque, and Err says why.
 func (d *Decoded) Decode(batch []byte, limit int) error {
+	return d.decode(batch, limit, nil)
+}
+
+// DecodeIndexed is Decode for a batch that was decoded before, when b was made: the
+// slots of its records are not computed again.
+func (d *Decoded) DecodeIndexed(batch []byte, limit int, b IndexedBatch) error {
+	return d.decode(batch, limit, b.slots)
+}
+
+func (d *Decoded) decode(batch []byte, limit int, known []byte) error {
 	h, err := protocol.ParseBatchHeader(batch)
 	if err != nil {
 		return fmt.Errorf("filter a batch: %w", err)
@@ -48,14 +59,14 @@ func (d *Decoded) Decode(batch []byte, limit int) error {
 	if d.opaque {
 		return nil
 	}
-	if d.err = d.decodeRecords(limit); d.err != nil {
+	if d.err = d.decodeRecords(limit, known); d.err != nil {
 		d.opaque = true
 		d.starts, d.slots, d.deltas = d.starts[:0], d.slots[:0], d.deltas[:0]
 	}
 	return nil
 }
 
-func (d *Decoded) decodeRecords(limit int) error {
+func (d *Decoded) decodeRecords(limit int, known []byte) error {
 	// A rebuilt batch gets a new checksum, which must not make good a damaged record.
 	if err := protocol.VerifyCRC(&d.header, d.batch); err != nil {
 		return err
@@ -71,7 +82,15 @@ func (d *Decoded) decodeRecords(limit int) error {
 	n := min(int(d.header.NumRecords), len(records)/recordLenMin) // a count that lies allocates nothing
 	d.starts = slices.Grow(d.starts, n+1)
 	d.slots = slices.Grow(d.slots, 2*n)
-	it := protocol.IterateRecords(&d.header, records)
+	if d.walkLengths(known) {
+		return nil
+	}
+	return d.walkRecords()
+}
+
+// walkRecords finds the place and slot of each record, and checks all of it.
+func (d *Decoded) walkRecords() error {
+	it := protocol.IterateRecords(&d.header, d.records)
 	pos := 0
 	for i := 0; it.Next(); i++ {
 		r := it.Record()
@@ -85,6 +104,31 @@ func (d *Decoded) decodeRecords(limit int) error {
 	}
 	d.starts = append(d.starts, uint32(pos))
 	return it.Err()
+}
+
+// walkLengths finds the places of the records whose slots are known, by their lengths
+// alone. It is false, and nothing has happened, if these do not add up, or offsets are
+// missing.
+func (d *Decoded) walkLengths(known []byte) bool {
+	n := len(known) / 2
+	if n == 0 || n != int(d.header.NumRecords) || n != int(d.header.LastOffsetDelta)+1 {
+		return false
+	}
+	starts, pos, end := d.starts, 0, len(d.records)
+	for range n {
+		starts = append(starts, uint32(pos))
+		length, used := binary.Varint(d.records[pos:])
+		if used <= 0 || length < recordLenMin-1 || length > int64(end-pos-used) {
+			return false
+		}
+		pos += used + int(length)
+	}
+	if pos != end {
+		return false
+	}
+	d.starts = append(starts, uint32(pos))
+	d.slots = append(d.slots, known...)
+	return true
 }
 
 // appendDelta notes the offset delta of record i, and those of the records before it,

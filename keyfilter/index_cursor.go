@@ -10,6 +10,8 @@ type IndexedBatch struct {
 	NextOffset int64 // one past the last
 	Opaque     bool  // every filter passes it whole
 	Records    int   // 0 if it is opaque
+
+	slots []byte // of the records, in the index
 }
 
 // IndexCursor walks over a SlotIndex, from batch to batch that a filter may match.
@@ -134,6 +136,7 @@ func (x *SlotIndex) read(at batchAt) (IndexedBatch, batchAt) {
 		Records:    int(e.records),
 	}
 	b.NextOffset = b.BaseOffset + int64(e.offsets)
+	b.slots = x.slots[2*at.record : 2*(at.record+b.Records)]
 	return b, batchAt{
 		place:  place{position: at.position + int64(e.size), offset: b.NextOffset},
 		batch:  at.batch + 1,

@@ -93,6 +93,56 @@ func TestDecodedKnowsItsRecords(t *testing.T) {
 	})
 }
 
+// TestDecodeIndexed comes to the same as Decode, from the slots that an index kept.
+func TestDecodeIndexed(t *testing.T) {
+	var again Decoded
+	rapid.Check(t, func(t *rapid.T) {
+		batch := drawBatch(t, rapid.Int64Range(0, 1<<40).Draw(t, "base"))
+		d := mustDecode(t, batch)
+		x := NewSlotIndex(0, 0)
+		require.NoError(t, x.Append(d))
+		b, _ := x.Last()
+		require.NoError(t, again.DecodeIndexed(batch, testDecodeLimit, b))
+		requireSameDecoded(t, d, &again)
+	})
+}
+
+// TestDecodeIndexedOfAnother: an index that has a batch wrong changes no record's place
+// and passes on none that is malformed.
+func TestDecodeIndexedOfAnother(t *testing.T) {
+	x := NewSlotIndex(0, 0)
+	require.NoError(t, x.Append(mustDecode(t, plainBatch(t, 0, protocol.CodecNone, 10, 10, 20))))
+	b, _ := x.Last()
+	for _, n := range []int{1, 9, 11} {
+		batch := plainBatch(t, 0, protocol.CodecLz4, n, 10, 20)
+		var d Decoded
+		require.NoError(t, d.DecodeIndexed(batch, testDecodeLimit, b))
+		requireSameDecoded(t, mustDecode(t, batch), &d)
+	}
+	for at := protocol.BatchHeaderLen; at < protocol.BatchHeaderLen+40; at++ {
+		batch := plainBatch(t, 0, protocol.CodecNone, 10, 10, 20)
+		batch[at] ^= 0x22
+		protocol.RenewCRC(batch)
+		var d Decoded
+		require.NoError(t, d.DecodeIndexed(batch, testDecodeLimit, b))
+		if d.Err() == nil {
+			require.Equal(t, 10, d.Len())
+			require.EqualValues(t, len(d.records), d.starts[10])
+		}
+	}
+}
+
+func requireSameDecoded(t require.TestingT, want, got *Decoded) {
+	require.Equal(t, want.Header(), got.Header())
+	require.Equal(t, want.records, got.records)
+	require.Equal(t, want.starts, got.starts)
+	require.Equal(t, string(want.slots), string(got.slots))
+	require.Equal(t, want.Opaque(), got.Opaque())
+	for i := range want.Len() {
+		require.Equal(t, want.Offset(i), got.Offset(i))
+	}
+}
+
 // TestOpaqueBatchesPass: a control batch, and whatever cannot be decoded, goes to every
 // reader as it is stored.
 func TestOpaqueBatchesPass(t *testing.T) {
@@ -262,6 +312,26 @@ func BenchmarkDecode(b *testing.B) {
 			b.SetBytes(137 * 100)
 			for b.Loop() {
 				if err := d.Decode(batch, testDecodeLimit); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*137), "ns/record")
+		})
+	}
+}
+
+// BenchmarkDecodeIndexed is what a batch costs that an index knows.
+func BenchmarkDecodeIndexed(b *testing.B) {
+	for _, codec := range codecs {
+		b.Run(fmt.Sprintf("codec=%s", codec), func(b *testing.B) {
+			batch := plainBatch(b, 0, codec, 137, 1000, 87)
+			x := NewSlotIndex(0, 0)
+			require.NoError(b, x.Append(mustDecode(b, batch)))
+			last, _ := x.Last()
+			var d Decoded
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := d.DecodeIndexed(batch, testDecodeLimit, last); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -226,7 +226,7 @@ func (s *scan) take(d *keyfilter.Decoded) {
 
 // indexed is the batch that an index tells of.
 func (s *scan) indexed(b keyfilter.IndexedBatch) (*decodedBatch, error) {
-	e, err := s.acquire(b.Position, b.Size, b.BaseOffset)
+	e, err := s.acquire(b)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func (s *scan) unindexed(at place) (*decodedBatch, error) {
 		if _, err := s.window.ahead(at.position, h.Size()); err != nil {
 			return nil, err
 		}
-		return s.acquire(at.position, h.Size(), h.BaseOffset)
+		return s.acquire(keyfilter.IndexedBatch{Position: at.position, Size: h.Size(), BaseOffset: h.BaseOffset})
 	}
 	err := e.err
 	if err == nil && !s.beyond(e.batch.Header()) {
@@ -280,13 +280,12 @@ func (s *scan) beyond(h *protocol.BatchHeader) bool {
 	return true
 }
 
-// acquire is the batch of size bytes and with a base offset at position, from the cache
-// or the log.
-func (s *scan) acquire(position int64, size int, base int64) (*decodedBatch, error) {
+// acquire is the batch that b says where to find, from the cache or the log.
+func (s *scan) acquire(b keyfilter.IndexedBatch) (*decodedBatch, error) {
 	cache := s.reader.decoded
-	e, load := cache.acquire(batchKey{s.state, position})
+	e, load := cache.acquire(batchKey{s.state, b.Position})
 	if load {
-		e.err = s.load(e, position, size, base)
+		e.err = s.load(e, b)
 		cache.loaded(e)
 	}
 	if err := e.err; err != nil {
@@ -297,15 +296,15 @@ func (s *scan) acquire(position int64, size int, base int64) (*decodedBatch, err
 }
 
 // load reads and decodes a batch.
-func (s *scan) load(e *decodedBatch, position int64, size int, base int64) error {
-	e.buf = slices.Grow(e.buf[:0], size)[:size]
-	if err := s.window.copyTo(e.buf, position); err != nil {
+func (s *scan) load(e *decodedBatch, b keyfilter.IndexedBatch) error {
+	e.buf = slices.Grow(e.buf[:0], b.Size)[:b.Size]
+	if err := s.window.copyTo(e.buf, b.Position); err != nil {
 		return err
 	}
-	if err := s.log.CheckBatch(s.info, e.buf, base, false); err != nil {
+	if err := s.log.CheckBatch(s.info, e.buf, b.BaseOffset, false); err != nil {
 		return err
 	}
-	if err := e.batch.Decode(e.buf, s.reader.config.MaxDecodedBatchBytes); err != nil {
+	if err := e.batch.DecodeIndexed(e.buf, s.reader.config.MaxDecodedBatchBytes, b); err != nil {
 		return err
 	}
 	s.reader.counts.decodes.Add(1)
