@@ -208,6 +208,7 @@ func (c *conn) decode(t *task, frame []byte) error {
 	}
 	t.req = kmsg.RequestForKey(header.APIKey)
 	t.req.SetVersion(header.APIVersion)
+	c.b.metrics.requests[header.APIKey].Inc()
 	if decoded := t.api.decodedBytes(t.req, body); decoded+len(frame) > freeRequestBytes {
 		if err := t.grow(c, decoded); err != nil {
 			return err

@@ -43,7 +43,12 @@ func newMetrics(b *Broker) *metrics {
 	}
 	gauge("connections", "Open connections.", func() float64 { return float64(b.listeners.count()) })
 	gauge("fetch_sessions", "Incremental fetch sessions kept.", func() float64 { return float64(b.sessions.count()) })
+	gauge("ledger_memory_bytes", "Memory of all ledgers of individual commits.", func() float64 { return float64(b.ledgers.MemoryBytes()) })
 	gauge("topics", "Topics, internal ones included.", func() float64 { return float64(len(b.topics.all())) })
+	decoded := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: "lacuna", Name: "filter_batches_decoded_total", Help: "Batches that filtered fetches decoded.",
+	}, func() float64 { return float64(b.filters.Stats().BatchesDecoded) })
+	m.registry.MustRegister(decoded)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
