@@ -105,8 +105,11 @@ func startKafka(t *testing.T, o options) broker {
 	}}
 }
 
-// lacunaBinary builds the binary under test, once.
+// lacunaBinary builds the binary under test, once; or it is the one at $LACUNA_BINARY.
 var lacunaBinary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("LACUNA_BINARY"); path != "" {
+		return path, nil
+	}
 	path := filepath.Join(cacheDir, "lacuna-under-test")
 	out, err := exec.Command("go", "build", "-o", path, "../../cmd/lacuna").CombinedOutput()
 	if err != nil {

@@ -72,11 +72,11 @@ produce_and_consume() {
 }
 
 share_groups() {
-  listed share-consumer-perf || listed group-config && earliest "share-$run"
+  if listed share-consumer-perf || listed group-config; then earliest "share-$run"; fi
   check group-config 'share.auto.offset.reset=earliest' ConfigCommand "${server[@]}" --describe --entity-type groups --entity-name "share-$run"
   check share-consumer-perf ', 20000,|, 20[0-9]{3},' ShareConsumerPerformance "${server[@]}" --topic "$topic" \
     --num-records 20000 --group "share-$run" --timeout 30000
-  listed console-share-consumer && earliest "$group-share"
+  if listed console-share-consumer; then earliest "$group-share"; fi
   check console-share-consumer 'total of 100 messages' consumer.ConsoleShareConsumer "${server[@]}" --topic "$topic-c" \
     --max-messages 100 --timeout-ms 20000 --group "$group-share"
   LIMIT=25 check verifiable-share-consumer 'records_consumed|offsets_acknowledged' VerifiableShareConsumer "${server[@]}" \
@@ -120,7 +120,9 @@ configs_and_cluster() {
 transactions() {
   check transaction-list 'TransactionalId' TransactionsCommand "${server[@]}" list
   check transaction-describe-producers 'ProducerId' TransactionsCommand "${server[@]}" describe-producers --topic "$topic" --partition 0
-  listed transactional-copier && tool TopicCommand "${server[@]}" --create --topic "$topic-out" --partitions 1 > /dev/null 2>&1
+  if listed transactional-copier; then
+    tool TopicCommand "${server[@]}" --create --topic "$topic-out" --partitions 1 > "$dir/out-topic.log" 2>&1 || true
+  fi
   check transactional-copier '"totalProcessed":[0-9]*5[0-9]*|"remaining":0' TransactionalMessageCopier --broker-list "$broker" \
     --input-topic "$topic-v" --input-partition 0 --output-topic "$topic-out" --transactional-id "tx-$run" \
     --consumer-group "copier-$run" --transaction-size 50 --max-messages 100 --enable-random-aborts

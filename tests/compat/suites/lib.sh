@@ -14,11 +14,10 @@ names=${2:-}
 # listed NAME: is it to be run?
 listed() { [ -z "$names" ] || grep -qxF -- "$1" "$names"; }
 
-# listed_tests: the names as an anchored pattern of alternatives, "" for all. Go's
-# subtests are chosen with their parents.
+# listed_tests: the names as a pattern for Go's -test.run, "" for all.
 listed_tests() {
   [ -n "$names" ] || return 0
-  grep -v '^#' "$names" | sed 's#/.*##' | sort -u | paste -sd '|' | sed 's/^/^(/; s/$/)$/'
+  grep -v '^#' "$names" | sort -u | paste -sd '|' | sed 's/^/^(/; s/$/)$/'
 }
 
 # go_results: turns the output of `go test -v` of top-level tests into results.
