@@ -134,7 +134,7 @@ func TestCacheWaitersSeeTheOutcome(t *testing.T) {
 	_, err := l.ReadSegment(l.Segments()[0], 0, data)
 	require.NoError(t, err)
 	c := newDecodedCache(1 << 20)
-	key := batchKey{segment: newSegment(l.Segments()[0])}
+	key := batchKey{segment: newSegment(nil, l.Segments()[0])}
 	for _, fail := range []error{errDisk, nil} {
 		e, load := c.acquire(key)
 		require.True(t, load)
@@ -184,9 +184,11 @@ func TestCachesAreBounded(t *testing.T) {
 		require.Positive(t, s.DecodedCacheBytes)
 		require.LessOrEqual(t, s.IndexCacheBytes, c.IndexCacheBytes)
 		require.Positive(t, s.IndexCacheBytes)
-		r.SaveIndexes(t.Context())
 	}
-	require.Positive(t, r.Stats().IndexesLoaded, "those squeezed out come back from their files")
+	r.SaveIndexes(t.Context())
+	s := r.Stats()
+	require.EqualValues(t, len(l.Segments()), s.IndexesSaved, "each was saved before it was squeezed out")
+	require.Positive(t, s.IndexesLoaded, "and came back from its file")
 
 	r = New(Config{IndexCacheBytes: 100}) // less than one segment's
 	require.Equal(t, l.wanted(share(0, 2), 0, 9000), readAll(t, r, l, share(0, 2), 0, wide))

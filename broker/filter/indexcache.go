@@ -30,10 +30,14 @@ func newIndexCache(maxBytes int64) *indexCache {
 }
 
 // use notes that the segment's indexes were used and how large they are now. It drops
-// those that were not used for longest when there is too much; the segment's own if
-// they alone are too large. The caller holds no lock of a segment.
+// those that were not used for longest when there is too much, and saves them before
+// if they are whole; the segment's own if they alone are too large. The caller holds no
+// lock of a segment.
 func (c *indexCache) use(s *segment, bytes int64) {
 	for _, victim := range c.account(s, bytes) {
+		if victim != s || bytes <= c.max {
+			victim.partition.saveIndexOf(victim)
+		}
 		victim.evict(c.max)
 	}
 }

@@ -34,7 +34,7 @@ func (p *partition) segment(info commitlog.SegmentInfo, list []commitlog.Segment
 		return s
 	}
 	gone := p.dropGoneLocked(list)
-	s = newSegment(info)
+	s = newSegment(p, info)
 	if !p.mu.gone {
 		p.mu.segments[info.Base] = s
 	}

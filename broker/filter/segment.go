@@ -21,6 +21,7 @@ const maxSpans = 8
 // reaches it. A segment whose one span covers all of it needs no other read than those
 // of batches that match.
 type segment struct {
+	partition  *partition
 	base       int64
 	generation uint32
 
@@ -33,8 +34,8 @@ type segment struct {
 	}
 }
 
-func newSegment(info commitlog.SegmentInfo) *segment {
-	return &segment{base: info.Base, generation: info.Generation}
+func newSegment(p *partition, info commitlog.SegmentInfo) *segment {
+	return &segment{partition: p, base: info.Base, generation: info.Generation}
 }
 
 // indexAt is a snapshot of the index that knows the batch which holds offset, or that

@@ -100,8 +100,8 @@ func (p *partition) fault(what string, info commitlog.SegmentInfo, err error) {
 }
 
 // SaveIndexes saves the slot indexes that have become whole since the last call. The
-// broker calls it now and then and at a clean stop; it waits for the disk, which no fetch
-// should.
+// broker calls it now and then and at a clean stop, since it waits for the disk; a fetch
+// saves one only when its memory is needed for others.
 func (r *Reader) SaveIndexes(ctx context.Context) {
 	r.mu.Lock()
 	partitions := make([]*partition, 0, len(r.mu.partitions))
@@ -118,6 +118,15 @@ func (r *Reader) SaveIndexes(ctx context.Context) {
 			if s := known[info.Base]; s != nil && s.generation == info.Generation {
 				p.saveIndex(s, info)
 			}
+		}
+	}
+}
+
+// saveIndexOf saves the index of a segment that is about to lose it.
+func (p *partition) saveIndexOf(s *segment) {
+	for _, info := range p.log.Segments() {
+		if info.Base == s.base && info.Generation == s.generation {
+			p.saveIndex(s, info)
 		}
 	}
 }
