@@ -38,6 +38,13 @@ func (b *bar) add(n int) {
 	}
 }
 
+// set is add for who knows how far it is.
+func (b *bar) set(n int64) {
+	if b != nil {
+		_ = b.b.Set64(max(n, 0))
+	}
+}
+
 // finish takes the bar away.
 func (b *bar) finish() {
 	if b != nil {

@@ -98,8 +98,9 @@ func (o *consumeOptions) validate() error {
 type recordSource interface {
 	// poll returns the next records, and how far in each partition it is.
 	poll(ctx context.Context) ([]*kgo.Record, error)
-	// behind is false once every record below the ends was returned, or need not be.
-	behind(ends map[client.TopicPartition]int64) bool
+	// left is how many offsets lie between what was returned and the ends: 0 once every
+	// record below them was returned, or need not be; -1 while that is not known.
+	left(ends map[client.TopicPartition]int64) int64
 	// trouble is what keeps it from getting on, nil if nothing does as far as it knows.
 	trouble() error
 	// commit commits records that were written out. It need not wait.
@@ -131,7 +132,6 @@ func (c *cli) consume(ctx context.Context, o consumeOptions) error {
 		return c.reach(err)
 	}
 	con := &consumption{c: c, o: &o, src: src, format: format, ends: ends, out: bufio.NewWriterSize(c.out, 1<<16)}
-	con.bar = c.newBar("consuming", -1, false, o.quiet || !o.exit || c.outWidth > 0)
 	err = con.run(ctx)
 	con.bar.finish()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
@@ -187,6 +187,7 @@ type consumption struct {
 	ends   map[client.TopicPartition]int64 // nil: go on for ever
 	out    *bufio.Writer
 	bar    *bar
+	total  int64 // offsets to go when the bar began
 	count  int64
 	line   []byte
 	said   string // the trouble that was told last
@@ -241,7 +242,16 @@ func (con *consumption) enough() bool {
 	if con.o.max > 0 && con.count >= con.o.max {
 		return true
 	}
-	return con.ends != nil && !con.src.behind(con.ends)
+	if con.ends == nil {
+		return false
+	}
+	left := con.src.left(con.ends)
+	if con.bar == nil && left > 0 {
+		con.total = left
+		con.bar = con.c.newBar("consuming", left, false, con.o.quiet || con.c.outWidth > 0)
+	}
+	con.bar.set(con.total - left)
+	return left == 0
 }
 
 // write writes records out, and only then commits them: a reader of the pipe that went
@@ -263,7 +273,6 @@ func (con *consumption) write(ctx context.Context, records []*kgo.Record) (err e
 			done = append(done, r)
 		}
 	}
-	con.bar.add(len(records))
 	if err := con.out.Flush(); err != nil {
 		return fmt.Errorf("write to standard output: %w", err)
 	}

@@ -148,18 +148,16 @@ func (s *groupSource) poll(ctx context.Context) ([]*kgo.Record, error) {
 	return records, nil
 }
 
-func (s *groupSource) behind(ends map[client.TopicPartition]int64) bool {
+func (s *groupSource) left(ends map[client.TopicPartition]int64) (left int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.joined {
-		return true
+		return -1 // which partitions will be ours is not known yet
 	}
 	for tp, at := range s.at {
-		if at < ends[tp] {
-			return true
-		}
+		left += max(ends[tp]-at, 0)
 	}
-	return false
+	return left
 }
 
 // trouble is always nil: kgo keeps it to itself.

@@ -42,13 +42,14 @@ func (c *cli) openReaderSource(ctx context.Context, o *consumeOptions, from clie
 
 func (s *readerSource) poll(ctx context.Context) ([]*kgo.Record, error) { return s.r.Poll(ctx) }
 
-func (s *readerSource) behind(ends map[client.TopicPartition]int64) bool {
+func (s *readerSource) left(ends map[client.TopicPartition]int64) (left int64) {
 	for _, p := range s.r.Status() {
-		if p.Position < ends[p.TopicPartition] || p.Redelivering {
-			return true
+		left += max(ends[p.TopicPartition]-p.Position, 0)
+		if p.Redelivering {
+			left++ // how many gaps are left it does not say
 		}
 	}
-	return false
+	return left
 }
 
 func (s *readerSource) trouble() error {

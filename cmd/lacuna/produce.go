@@ -55,12 +55,19 @@ The exit code is 0 if every record was acknowledged.`,
 	return cmd
 }
 
+// What produce reads ahead of the broker: several full batches, also of short lines.
+const (
+	maxBufferedRecords = 1 << 18
+	maxBufferedBytes   = 64 << 20
+)
+
 // options are those of the producer.
 func (o *produceOptions) options() ([]kgo.Opt, error) {
 	if o.topic == "" {
 		return nil, usagef("produce needs a topic: say --topic NAME")
 	}
-	opts := []kgo.Opt{kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(o.linger), kgo.DefaultProduceTopic(o.topic)}
+	opts := []kgo.Opt{kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(o.linger), kgo.DefaultProduceTopic(o.topic),
+		kgo.MaxBufferedRecords(maxBufferedRecords), kgo.MaxBufferedBytes(maxBufferedBytes)}
 	if o.partition >= 0 {
 		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
@@ -129,6 +136,9 @@ func (c *cli) produce(ctx context.Context, o produceOptions) error {
 	case err = <-read:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
+		if p.firstError() == nil {
+			err = errors.New("interrupted")
+		}
 	}
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer stop()
