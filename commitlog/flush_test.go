@@ -10,6 +10,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lacunamq/lacuna/protocol"
 )
 
 // gateFS lets a test hold the fsyncs of segments, and counts them.
@@ -189,6 +191,29 @@ func TestDuplicateWaitsForTheFirst(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, again.Flush, "it is durable")
 		close(g.gate)
+		require.NoError(t, l.Close())
+	})
+}
+
+// TestStableOffsetWaitsForTheMarker: a transaction is over for readers when its marker
+// is durable.
+func TestStableOffsetWaitsForTheMarker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gateFS{FS: vfs.NewMem()}
+		l := openGated(t, g, nil)
+		c := &cleanTest{t: t, l: l, nowMs: time.Now().UnixMilli()}
+		c.putAs(c.txn(1, 0, 0), "a=1")
+		synctest.Wait()
+		g.gate = make(chan struct{})
+		var b protocol.BatchBuilder
+		batch, err := b.AppendEndTxnMarker(nil, protocol.EndTxnMarker{ProducerID: 1, Commit: true}, c.nowMs)
+		require.NoError(t, err)
+		a, err := l.Append(batch, AppendOptions{Internal: true})
+		require.NoError(t, err)
+		require.Equal(t, Bounds{HighWatermark: 1, End: 2}, l.Bounds())
+		close(g.gate)
+		<-a.Flush.Done()
+		require.Equal(t, Bounds{LSO: 2, HighWatermark: 2, End: 2}, l.Bounds())
 		require.NoError(t, l.Close())
 	})
 }

@@ -163,6 +163,9 @@ func FuzzSegment(f *testing.F) {
 		good = append(good, batch...)
 	}
 	f.Add(good, 0, byte(0))
+	gap := bytes.Clone(good)
+	protocol.SetBaseOffset(gap[2*len(gap)/3:], 9) // offsets are missing
+	f.Add(gap, 0, byte(0))
 	f.Add(good, 100, byte(1))
 	f.Add(good[:len(good)-1], 0, byte(0))
 	f.Add(append(bytes.Clone(good), make([]byte, 4096)...), 0, byte(0))

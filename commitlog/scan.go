@@ -67,8 +67,6 @@ func isDamage(err error) bool {
 func (c *scanner) believe(h *protocol.BatchHeader) error {
 	next := c.seg.next.Load()
 	switch {
-	case next >= c.limit:
-		return fmt.Errorf("%w: the segment ended at offset %d", protocol.ErrCorruptBatch, next)
 	case h.BaseOffset < next, h.BaseOffset > next && h.BaseOffset > c.cleaned, h.NextOffset() > c.limit:
 		return fmt.Errorf("%w: base offset %d where %d is next", protocol.ErrCorruptBatch, h.BaseOffset, next)
 	case h.LeaderEpoch < c.seg.stats.lastEpoch, !c.epochs.allows(h.BaseOffset, h.LeaderEpoch):

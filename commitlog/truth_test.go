@@ -42,6 +42,13 @@ func (tr *truth) end() int64 {
 	return 0
 }
 
+func (tr *truth) lastEpoch() int32 {
+	if n := len(tr.batches); n > 0 {
+		return tr.batches[n-1].h.LeaderEpoch
+	}
+	return -1
+}
+
 // below is the account of the batches that end at or below offset.
 func (tr *truth) below(end int64) *truth {
 	n := 0

@@ -84,9 +84,9 @@ func (w *world) verifyRecovered(l *Log, visible Bounds) {
 		require.Equal(t, b.End, seen.end(), "the log ends where a batch does")
 	}
 	if n := len(seen.batches); n > 0 {
-		require.Greater(t, b.LeaderEpoch, seen.batches[n-1].h.LeaderEpoch, "an unclean stop raises the epoch")
-		found, end := l.EndOfEpoch(seen.batches[n-1].h.LeaderEpoch)
-		require.Equal(t, seen.batches[n-1].h.LeaderEpoch, found)
+		require.Greater(t, b.LeaderEpoch, seen.lastEpoch(), "an unclean stop raises the epoch")
+		found, end := l.EndOfEpoch(seen.lastEpoch())
+		require.Equal(t, seen.lastEpoch(), found)
 		require.Equal(t, b.End, end)
 	}
 	w.verifyData(l, seen)

@@ -131,6 +131,30 @@ func (w *world) reopen() {
 	require.Equal(w.t, Recovery{End: before.End}, w.l.Recovery(), "a clean stop recovers nothing")
 }
 
+// kill ends the process: what was written is in the system's memory, and a later power
+// cut may still take what was not fsynced.
+func (w *world) kill() {
+	synctest.Wait() // the flusher is idle
+	w.snap.Lock()
+	w.snap.last = w.l.Bounds()
+	w.snap.log = nil
+	w.snap.Unlock()
+	w.l.mu.Lock()
+	w.l.mu.closed = true // a timer of the dead does nothing
+	w.l.mu.flush.stopTimer()
+	w.l.mu.Unlock()
+	before := w.l.Bounds()
+	unclean := w.o
+	w.o.Unclean = true
+	w.open()
+	w.o = unclean
+	after := w.l.Bounds()
+	require.Equal(w.t, before.End, after.HighWatermark, "what was written is recovered")
+	require.Equal(w.t, before.Start, after.Start)
+	require.Greater(w.t, after.LeaderEpoch, w.truth.lastEpoch())
+	require.Empty(w.t, w.l.Recovery().Dropped)
+}
+
 // run does n random operations inside a bubble of fake time.
 func (w *world) run(n int) {
 	synctest.Test(w.t, func(t *testing.T) {
@@ -168,6 +192,8 @@ func (w *world) step() {
 		require.NoError(w.t, err)
 	case k < 92:
 		w.reopen()
+	case k < 93:
+		w.kill()
 	case k < 95:
 		require.NoError(w.t, w.l.Flush(context.Background()))
 	case k < 97:
