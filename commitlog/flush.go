@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -259,11 +260,19 @@ func (l *Log) sealRolled(w *flushWork) error {
 	return nil
 }
 
+// syncSegment makes what was written to the segment durable.
 func (l *Log) syncSegment(s *segment) error {
-	f, err := s.file()
+	if s.indexed.Load() {
+		return nil // it was sealed meanwhile, and is
+	}
+	f, err := s.share()
+	if errors.Is(err, ErrSegmentGone) {
+		return nil // only what is sealed, or was empty, goes
+	}
 	if err != nil {
 		return err
 	}
+	defer s.handle.RUnlock() // nobody closes the file meanwhile
 	return l.disk.syncData(f, s.name(logExt))
 }
 

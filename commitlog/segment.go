@@ -196,8 +196,8 @@ func (s *segment) closeFile(gone bool) error {
 	return f.Close()
 }
 
-// file is the open file of the active segment, for the appender and the flusher, which
-// know that nobody closes it meanwhile.
+// file is the open file of the active segment, for the appender, who knows that nobody
+// closes it meanwhile.
 func (s *segment) file() (vfs.File, error) {
 	f, err := s.share()
 	if err == nil {
