@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -61,7 +62,7 @@ func run(ctx context.Context, input io.Reader, line func([]byte) error, name str
 	switch {
 	case lineErr != nil:
 		return fmt.Errorf("%s: %w", name, lineErr)
-	case err != io.EOF:
+	case !errors.Is(err, io.EOF):
 		return fmt.Errorf("%s: read its output: %w", name, err)
 	case waitErr != nil:
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), waitErr, tail(said.Bytes()))

@@ -96,6 +96,33 @@ func TestPurePackagesHaveNoConcurrency(t *testing.T) {
 	assert.NotEmpty(t, seen, "no pure package was found: were they renamed?")
 }
 
+// TestTestsWaitForTheThingItself forbids tests to sleep, but under testing/synctest, where
+// a sleep takes no time and is no guess.
+func TestTestsWaitForTheThingItself(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.isTest() || imports(s, "testing/synctest") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if call, ok := n.(*ast.SelectorExpr); ok && call.Sel.Name == "Sleep" {
+				if x, ok := call.X.(*ast.Ident); ok && x.Name == "time" {
+					assert.Fail(t, "a test waits for the thing itself, or runs under testing/synctest", "%s", parsed.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
+
+func imports(s source, path string) bool {
+	for _, i := range s.file.Imports {
+		if i.Path.Value == strconv.Quote(path) {
+			return true
+		}
+	}
+	return false
+}
+
 var handlerName = regexp.MustCompile(`^broker/(\d\d)_([a-z_]+)\.go$`)
 
 // TestHandlersAreNamedAfterTheirAPI holds that broker/NN_name.go serves the API with key
