@@ -2,7 +2,6 @@ package tidy
 
 import (
 	"go/ast"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -121,60 +119,6 @@ func imports(s source, path string) bool {
 		}
 	}
 	return false
-}
-
-var handlerName = regexp.MustCompile(`^broker/(\d\d)_([a-z_]+)\.go$`)
-
-// TestHandlersAreNamedAfterTheirAPI holds that broker/NN_name.go serves the API with key
-// NN and that name, and says which versions.
-func TestHandlersAreNamedAfterTheirAPI(t *testing.T) {
-	handlers := 0
-	for _, s := range sources(t) {
-		m := handlerName.FindStringSubmatch(s.path)
-		if m == nil || s.isTest() {
-			continue
-		}
-		handlers++
-		key, err := strconv.ParseInt(m[1], 10, 16)
-		require.NoError(t, err)
-		api := kmsg.NameForKey(int16(key))
-		assert.Equal(t, snake(api), m[2], "%s: key %d is %s", s.path, key, api)
-		assert.Contains(t, header(s), "ersion", "%s does not say at its top which versions it serves", s.path)
-	}
-	assert.Positive(t, handlers, "no handler was found: were they moved?")
-}
-
-// header is what a file says before its first function or type.
-func header(s source) string {
-	var text strings.Builder
-	end := token.Pos(1 << 60)
-	for _, d := range s.file.Decls {
-		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.IMPORT {
-			continue
-		}
-		end = d.End()
-		break
-	}
-	for _, c := range s.file.Comments {
-		if c.Pos() < end {
-			text.WriteString(c.Text())
-		}
-	}
-	return text.String()
-}
-
-// snake writes CamelCase as file names do: InitProducerID is init_producer_id.
-func snake(name string) string {
-	name = strings.ReplaceAll(name, "ID", "Id")
-	name = strings.ReplaceAll(name, "ACL", "Acl")
-	var b strings.Builder
-	for i, r := range name {
-		if i > 0 && r >= 'A' && r <= 'Z' {
-			b.WriteByte('_')
-		}
-		b.WriteRune(r)
-	}
-	return strings.ToLower(b.String())
 }
 
 var markdownLink = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)\s]*)?\)`)
