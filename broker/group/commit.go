@@ -12,6 +12,8 @@ import (
 type Identity struct {
 	Group, MemberID, InstanceID string
 	Generation                  int32 // the member epoch in other kinds of group
+	// Operator says that somebody sets the offsets of a share group, as an administrator.
+	Operator bool
 }
 
 // CommitRequest commits offsets (OffsetCommit).
@@ -45,6 +47,9 @@ func (s *State) CheckCommit(id *Identity) *kerr.Error {
 		return kerr.GroupIDNotFound
 	}
 	c := e.classic
+	if c == nil {
+		return s.checkShareCommit(e, id)
+	}
 	if id.Generation < 0 && c.state == Empty {
 		return nil
 	}
@@ -91,7 +96,7 @@ func (s *State) Commit(now time.Time, req *CommitRequest, out *Output) ([]*kerr.
 // time between joining and assignment.
 func (s *State) KeepSession(now time.Time, id *Identity) {
 	e := s.groups[id.Group]
-	if e == nil || e.classic.state == CompletingRebalance {
+	if e == nil || e.classic == nil || e.classic.state == CompletingRebalance {
 		return
 	}
 	if m := e.classic.byID[id.MemberID]; m != nil {

@@ -9,10 +9,11 @@ import (
 type deadlineKind int8
 
 const (
-	sessionEnds deadlineKind = iota // of a member
-	pendingEnds                     // of a member id that was given out and not used yet
-	joinEnds                        // the phase in which members rejoin
-	syncEnds                        // the phase in which members fetch their assignment
+	sessionEnds      deadlineKind = iota // of a member
+	pendingEnds                          // of a member id that was given out and not used yet
+	joinEnds                             // the phase in which members rejoin
+	syncEnds                             // the phase in which members fetch their assignment
+	shareSessionEnds                     // of a member of a share group
 )
 
 // deadline is a moment at which something in a group ends unless it is moved. Moving it
@@ -20,7 +21,8 @@ const (
 // earlier moment comes.
 type deadline struct {
 	kind   deadlineKind
-	group  *classic
+	group  *classic // nil in a share group
+	share  *entry   // nil in a classic group
 	member string
 
 	at     time.Time // zero: not set

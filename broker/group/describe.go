@@ -3,13 +3,15 @@ package group
 import (
 	"slices"
 	"strings"
+
+	"github.com/lacunamq/lacuna/broker/share"
 )
 
 // Listed is a group as ListGroups shows it.
 type Listed struct {
 	ID           string
 	Kind         Kind
-	State        ClassicState
+	State        string
 	ProtocolType string
 }
 
@@ -21,12 +23,19 @@ type Filter struct{ States, Kinds []string }
 func (s *State) List(f Filter) []Listed {
 	list := make([]Listed, 0, len(s.groups))
 	for _, id := range s.ids() {
-		c := s.groups[id].classic
-		if chosen(f.States, string(c.state)) && chosen(f.Kinds, string(Classic)) {
-			list = append(list, Listed{ID: id, Kind: Classic, State: c.state, ProtocolType: c.protocolType})
+		g := s.groups[id].listed()
+		if chosen(f.States, g.State) && chosen(f.Kinds, string(g.Kind)) {
+			list = append(list, g)
 		}
 	}
 	return list
+}
+
+func (e *entry) listed() Listed {
+	if e.share != nil {
+		return Listed{ID: e.id, Kind: Share, State: e.share.State(), ProtocolType: share.ProtocolType}
+	}
+	return Listed{ID: e.id, Kind: Classic, State: string(e.classic.state), ProtocolType: e.classic.protocolType}
 }
 
 func chosen(names []string, name string) bool {
@@ -54,11 +63,10 @@ type MemberDescription struct {
 
 // Describe describes a classic group, and tells whether there is one of that id.
 func (s *State) Describe(id string) (Description, bool) {
-	e := s.groups[id]
-	if e == nil {
+	c, err := s.classicGroup(id)
+	if err != nil {
 		return Description{ID: id, State: Dead}, false
 	}
-	c := e.classic
 	d := Description{
 		ID: id, State: c.state, Generation: c.generation, ProtocolType: c.protocolType,
 		Members: make([]MemberDescription, 0, len(c.members)),

@@ -38,6 +38,9 @@
 //
 // # Other kinds
 //
-// A group id belongs to one kind. The kinds of KIP-848 and KIP-932 get their own struct
-// beside classic in an entry; the offsets of an entry do not depend on the kind.
+// A group id belongs to one kind. A share group (KIP-932) is a share.Group in its entry;
+// its sessions are kept here, and whoever deals records to its members learns of changes
+// by the Shares of an Output. The kind of KIP-848 gets its own place in an entry. The
+// offsets of an entry do not depend on the kind; those of a share group are kept for it by
+// its ledgers, and plain clients may neither commit nor read them.
 package group

@@ -17,6 +17,9 @@ type Keep func(group string, tp TopicPartition, since time.Time) bool
 func (s *State) Expire(now time.Time, keep Keep, out *Output) {
 	for _, id := range s.ids() {
 		e := s.groups[id]
+		if e.share != nil {
+			continue // share groups do not expire
+		}
 		if s.expireOffsets(e, now, keep, out) && e.classic.state == Empty && len(e.classic.pending) == 0 {
 			s.emit(groupRecord(id, nil), out)
 		}

@@ -69,6 +69,10 @@ func (s *State) DeleteOffsets(group string, tps []TopicPartition, out *Output) (
 
 // CheckDelete tells whether the group may be deleted: it exists and has no members.
 func (s *State) CheckDelete(group string) *kerr.Error {
+	e := s.groups[group]
+	if e != nil && e.share != nil {
+		return checkEmptyShare(e)
+	}
 	c, err := s.classicGroup(group)
 	if err != nil {
 		return err
@@ -86,6 +90,10 @@ func (s *State) DeleteGroup(group string, out *Output) *kerr.Error {
 	}
 	for _, o := range s.AllCommitted(group) {
 		s.emit(offsetRecord(group, o.TopicPartition, nil), out)
+	}
+	if e := s.groups[group]; e != nil && e.share != nil {
+		s.deleteShare(e, out)
+		return nil
 	}
 	s.emit(groupRecord(group, nil), out)
 	return nil

@@ -6,8 +6,14 @@ import "fmt"
 func (s *State) CheckInvariants() error {
 	for _, id := range s.ids() {
 		e := s.groups[id]
-		if e.id != id || e.classic == nil || e.classic.id != id {
-			return fmt.Errorf("group %q is filed under another id", id)
+		if e.id != id || (e.classic == nil) == (e.share == nil) || e.classic != nil && e.classic.id != id {
+			return fmt.Errorf("group %q is filed under another id, or of no one kind", id)
+		}
+		if e.share != nil {
+			if err := s.checkShare(e); err != nil {
+				return fmt.Errorf("share group %q: %w", id, err)
+			}
+			continue
 		}
 		if err := e.classic.checkInvariants(); err != nil {
 			return fmt.Errorf("group %q in %s: %w", id, e.classic.state, err)
@@ -18,7 +24,7 @@ func (s *State) CheckInvariants() error {
 	}
 	for i, d := range s.deadlines.queue {
 		if d.place != i+1 || d.at.Before(d.queued) {
-			return fmt.Errorf("deadline of %q: place %d, not %d; %v queued for %v", d.group.id, d.place, i+1, d.at, d.queued)
+			return fmt.Errorf("deadline of %q: place %d, not %d; %v queued for %v", d.member, d.place, i+1, d.at, d.queued)
 		}
 	}
 	return nil

@@ -35,6 +35,10 @@ func (s *State) Join(now time.Time, t Ticket, req *JoinRequest, out *Output) {
 		e = s.groups[req.Group]
 	}
 	c := e.classic
+	if c == nil {
+		refuse(req.MemberID, kerr.InconsistentGroupProtocol)
+		return
+	}
 	if !s.admits(c, req.MemberID) {
 		s.turnAway(c, req.MemberID, now, out)
 		refuse("", kerr.GroupMaxSizeReached)

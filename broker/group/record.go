@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -28,14 +29,15 @@ var ErrBadRecord = errors.New("malformed record of __consumer_offsets")
 type Record struct {
 	Key   []byte
 	Value []byte // nil: a tombstone
-	// One of the two is set, or none when the key's version belongs to somebody else.
+	// One of them is set, or none when the key's version belongs to somebody else.
 	offset *offsetChange
 	group  *groupChange
+	share  *share.Change
 }
 
 // Known tells whether the record concerns this package. Records of other kinds stay in
 // the log and in views of it.
-func (r *Record) Known() bool { return r.offset != nil || r.group != nil }
+func (r *Record) Known() bool { return r.offset != nil || r.group != nil || r.share != nil }
 
 // offsetChange sets or removes what a group has committed of a partition.
 type offsetChange struct {
@@ -80,6 +82,10 @@ func DecodeRecord(key, value []byte) (Record, error) {
 		r.offset, err = decodeOffset(key, value)
 	case groupKeyVersion:
 		r.group, err = decodeGroup(key, value)
+	default:
+		if r.share, err = share.Decode(key, value); err != nil {
+			err = fmt.Errorf("%w: %w", ErrBadRecord, err)
+		}
 	}
 	return r, err
 }

@@ -124,6 +124,7 @@ type Output struct {
 	Records []Record
 	Replies []Reply
 	Events  []Event
+	Shares  []ShareChange
 }
 
 // Reset empties the output, keeping its memory.
@@ -131,7 +132,8 @@ func (o *Output) Reset() {
 	clear(o.Records)
 	clear(o.Replies)
 	clear(o.Events)
-	o.Records, o.Replies, o.Events = o.Records[:0], o.Replies[:0], o.Events[:0]
+	clear(o.Shares)
+	o.Records, o.Replies, o.Events, o.Shares = o.Records[:0], o.Replies[:0], o.Events[:0], o.Shares[:0]
 }
 
 func (o *Output) join(t Ticket, a JoinAnswer) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
@@ -23,28 +24,36 @@ const (
 // concurrent use.
 type State struct {
 	config    Config
+	cluster   share.Cluster
 	groups    map[string]*entry
 	deadlines deadlines
 	live      bool // loaded: sessions count
 }
 
-// entry is one group id.
+// entry is one group id. Either classic or share is set.
 type entry struct {
-	id      string
-	classic *classic // the only kind so far
-	offsets map[TopicPartition]Committed
+	id       string
+	classic  *classic
+	share    *share.Group
+	sessions map[string]*deadline // of the members of share, by id
+	offsets  map[TopicPartition]Committed
 }
 
 // NewState returns a State without groups. Apply what the log holds, then call Loaded.
 func NewState(config Config) *State {
-	return &State{config: config, groups: make(map[string]*entry)}
+	return &State{config: config, cluster: noCluster{}, groups: make(map[string]*entry)}
 }
 
 // Loaded ends the loading: the sessions of the members found begin at now.
 func (s *State) Loaded(now time.Time, out *Output) {
 	s.live = true
 	for _, id := range s.ids() {
-		c := s.groups[id].classic
+		e := s.groups[id]
+		if e.share != nil {
+			s.loadedShare(e, now, out)
+			continue
+		}
+		c := e.classic
 		for _, m := range c.members {
 			s.deadlines.set(&m.session, now.Add(m.sessionTimeout))
 		}
@@ -73,6 +82,8 @@ func (s *State) Tick(now time.Time, out *Output) {
 			s.endJoinPhase(c, now, out)
 		case syncEnds:
 			s.endSyncPhase(c, now, out)
+		case shareSessionEnds:
+			s.endShareSession(d, now, out)
 		}
 	}
 }
@@ -85,6 +96,8 @@ func (s *State) Apply(r *Record) {
 		s.applyOffset(r.offset)
 	case r.group != nil:
 		s.applyGroup(r.group)
+	case r.share != nil:
+		s.applyShare(r.share)
 	}
 }
 
@@ -113,13 +126,16 @@ func (s *State) applyOffset(change *offsetChange) {
 func (s *State) applyGroup(change *groupChange) {
 	e := s.groups[change.group]
 	if change.value == nil {
-		if e != nil {
+		if e != nil && e.classic != nil {
 			s.forget(e)
 		}
 		return
 	}
 	if e == nil {
 		e = s.add(change.group)
+	}
+	if e.classic == nil {
+		return // an id belongs to one kind; the records of the other came later
 	}
 	s.install(e.classic, change.value)
 }
@@ -135,7 +151,23 @@ func (s *State) add(id string) *entry {
 
 // forget removes a group. Offsets that are still there keep its id.
 func (s *State) forget(e *entry) {
+	s.release(e)
+	if len(e.offsets) == 0 {
+		delete(s.groups, e.id)
+		return
+	}
+	e.classic, e.share, e.sessions = newClassic(e.id), nil, nil
+}
+
+// release ends all deadlines of a group.
+func (s *State) release(e *entry) {
+	for _, d := range e.sessions {
+		s.deadlines.clear(d)
+	}
 	c := e.classic
+	if c == nil {
+		return
+	}
 	for _, m := range c.members {
 		s.deadlines.clear(&m.session)
 	}
@@ -144,17 +176,12 @@ func (s *State) forget(e *entry) {
 	}
 	s.deadlines.clear(&c.joinPhase)
 	s.deadlines.clear(&c.syncPhase)
-	if len(e.offsets) == 0 {
-		delete(s.groups, e.id)
-		return
-	}
-	e.classic = newClassic(e.id)
 }
 
 // classicGroup finds a group that members may talk to.
 func (s *State) classicGroup(id string) (*classic, *kerr.Error) {
 	e := s.groups[id]
-	if e == nil {
+	if e == nil || e.classic == nil {
 		return nil, kerr.GroupIDNotFound
 	}
 	return e.classic, nil
@@ -173,7 +200,13 @@ func (s *State) ids() []string {
 // Empty tells whether the group has no members; a group that does not exist has none.
 func (s *State) Empty(group string) bool {
 	e := s.groups[group]
-	return e == nil || len(e.classic.members) == 0
+	switch {
+	case e == nil:
+		return true
+	case e.share != nil:
+		return e.share.Empty()
+	}
+	return len(e.classic.members) == 0
 }
 
 // Len is the number of groups.
