@@ -3,8 +3,10 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,18 +17,23 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// server is a broker that can be stopped and started again over the same data, at the same
-// address.
+// server is a broker that can be stopped, or lose its power, and start again over the same
+// data at the same address.
 type server struct {
 	tb     testing.TB
 	config broker.Config
 	broker *broker.Broker
+	disk   *vfs.MemFS
+
+	mu    sync.Mutex
+	cut   bool // no connection comes about
+	conns []net.Conn
 }
 
 func newServer(tb testing.TB) *server {
 	tb.Helper()
-	s := &server{tb: tb, config: broker.Config{
-		Listen: []string{"127.0.0.1:0"}, DataDir: "data", FS: vfs.NewMem(),
+	s := &server{tb: tb, disk: vfs.NewCrashableMem(), config: broker.Config{
+		Listen: []string{"127.0.0.1:0"}, DataDir: "data",
 		Settings: map[string]string{"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"},
 	}}
 	s.start()
@@ -37,14 +44,49 @@ func newServer(tb testing.TB) *server {
 
 func (s *server) start() {
 	s.tb.Helper()
+	s.config.FS = s.disk
 	b, err := broker.Start(context.Background(), s.config)
 	require.NoError(s.tb, err)
 	s.broker = b
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = false
 }
 
 func (s *server) stop() {
 	s.tb.Helper()
 	require.NoError(s.tb, s.broker.Stop(context.Background()))
+}
+
+// crash cuts every connection that dial made, so that no answer arrives any more, and then
+// keeps of the disk only what was synced.
+func (s *server) crash() {
+	s.tb.Helper()
+	s.mu.Lock()
+	s.cut = true
+	for _, conn := range s.conns {
+		conn.Close()
+	}
+	s.conns = nil
+	s.mu.Unlock()
+	after := s.disk.CrashClone(vfs.CrashCloneCfg{})
+	s.stop()
+	s.disk = after
+}
+
+func (s *server) dial(ctx context.Context, network, host string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, host)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut {
+		conn.Close()
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	s.conns = append(s.conns, conn)
+	return conn, nil
 }
 
 func (s *server) addr() string { return s.config.Listen[0] }
@@ -66,7 +108,8 @@ func (s *server) produce(n int) {
 
 func (s *server) open(opts ...client.ReaderOpt) *client.Reader {
 	s.tb.Helper()
-	r, err := client.OpenReader(s.tb.Context(), append([]client.ReaderOpt{client.SeedBrokers(s.addr()), client.Topics("t")}, opts...)...)
+	kafka := client.KafkaOpts(kgo.SeedBrokers(s.addr()), kgo.Dialer(s.dial))
+	r, err := client.OpenReader(s.tb.Context(), append([]client.ReaderOpt{kafka, client.Topics("t")}, opts...)...)
 	require.NoError(s.tb, err)
 	s.tb.Cleanup(func() { r.Close(context.Background()) })
 	return r
@@ -99,9 +142,14 @@ func (c *tally) add(records []*kgo.Record) (total int) {
 }
 
 // Three readers share a partition by slots and commit nine records of ten, while the
-// broker is stopped and started again. Every record is delivered once. Readers that come
-// later get what was left open, and nothing else.
-func TestReadersShareAPartitionThroughARestart(t *testing.T) {
+// broker is stopped, or crashes, and starts again. Every record is delivered once. Readers
+// that come later get what was left open, and nothing else.
+func TestReadersShareAPartition(t *testing.T) {
+	t.Run("through a restart", func(t *testing.T) { shareAPartition(t, (*server).stop) })
+	t.Run("through a crash", func(t *testing.T) { shareAPartition(t, (*server).crash) })
+}
+
+func shareAPartition(t *testing.T, end func(*server)) {
 	const records = 3000
 	s := newServer(t)
 	s.produce(records)
@@ -136,7 +184,7 @@ func TestReadersShareAPartitionThroughARestart(t *testing.T) {
 	}
 	finish := share()
 	require.Eventually(t, func() bool { return seen.add(nil) > records/4 }, time.Minute, time.Millisecond)
-	s.stop()
+	end(s)
 	s.start()
 	finish()
 	require.Len(t, seen.counts, records)

@@ -21,6 +21,8 @@ type fakePartition struct {
 
 type fakeRecord struct {
 	key      []byte
+	value    []byte // nil: "value"
+	codec    protocol.Codec
 	epoch    int32
 	producer int64 // of a transaction, 0: none
 	marker   bool  // ends the producer's transaction
@@ -88,8 +90,13 @@ func (p *fakePartition) batches(from int64, filter *keyfilter.Filter) (out []byt
 			if r.producer != 0 {
 				options.Transactional, options.ProducerID, options.ProducerEpoch = true, r.producer, 0
 			}
+			options.Codec = r.codec
 			b.Reset(options)
-			b.Append(r.key, []byte("value"), nil, o)
+			value := r.value
+			if value == nil {
+				value = []byte("value")
+			}
+			b.Append(r.key, value, nil, o)
 			out, err = b.Build(out)
 		}
 		if err != nil {

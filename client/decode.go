@@ -24,9 +24,9 @@ type decoded struct {
 // broker passes a batch whole that it cannot look into.
 func (r *Reader) decode(w *wanted, p *kmsg.FetchResponseTopicPartition) (decoded, error) {
 	d := decoded{epoch: -1}
-	got, next := kgo.ProcessFetchPartition(r.processing(w, r.cfg.isolation()), p, decompressor, nil)
+	got, next := kgo.ProcessFetchPartition(r.processing(w, r.cfg.isolation()), p, r.decompressor, nil)
 	if got.Err != nil {
-		return d, fmt.Errorf("%w: %w", errAnswer, got.Err)
+		return r.skipCommitted(w, got.Err)
 	}
 	if n := len(got.Records); n > 0 {
 		d.epoch = got.Records[n-1].LeaderEpoch
@@ -53,8 +53,23 @@ func (r *Reader) decode(w *wanted, p *kmsg.FetchResponseTopicPartition) (decoded
 	return d, nil
 }
 
-// decompressor is shared: it keeps no state between batches but pools.
-var decompressor = kgo.DefaultDecompressor()
+// skipCommitted passes over a batch that is too large to decompress, if all of it is
+// committed: whoever cannot read it either can so tell every reader to go on.
+func (r *Reader) skipCommitted(w *wanted, err error) (decoded, error) {
+	var large *kgo.ErrDecompressTooLarge
+	if !errors.As(err, &large) {
+		return decoded{}, fmt.Errorf("%w: %w", errAnswer, err)
+	}
+	rest := Run{Start: max(w.from, large.Offset), End: large.NextOffset}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.mu.partitions[w.tp]
+	rest.Start = max(rest.Start, p.stable)
+	if r.commits == nil || !p.closed.Includes(rest) {
+		return decoded{}, fmt.Errorf("%w: %w: commit offsets %d to %d to go on behind it", errAnswer, ErrBatchTooLarge, large.Offset, large.NextOffset-1)
+	}
+	return decoded{next: large.NextOffset, epoch: -1}, nil
+}
 
 func (r *Reader) processing(w *wanted, level kgo.IsolationLevel) kgo.ProcessFetchPartitionOpts {
 	return kgo.ProcessFetchPartitionOpts{Topic: w.tp.Topic, Partition: w.tp.Partition, Offset: w.from, IsolationLevel: level}
@@ -79,7 +94,7 @@ func (r *Reader) matches(record *kgo.Record) bool {
 // aborted are the offsets of the Reader's records that reading committed ones left out. It
 // decodes the answer once more, which only happens where a transaction was aborted.
 func (r *Reader) aborted(w *wanted, p *kmsg.FetchResponseTopicPartition, committed []*kgo.Record, next int64) (runs []Run) {
-	all, _ := kgo.ProcessFetchPartition(r.processing(w, kgo.ReadUncommitted()), p, decompressor, nil)
+	all, _ := kgo.ProcessFetchPartition(r.processing(w, kgo.ReadUncommitted()), p, r.decompressor, nil)
 	for _, record := range all.Records {
 		if len(committed) > 0 && committed[0].Offset == record.Offset {
 			committed = committed[1:]

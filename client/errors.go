@@ -34,6 +34,10 @@ var (
 	// a crash of a broker that runs without fsync. Its offset may hold another record now.
 	ErrTruncated = errors.New("the log lost this record after it was delivered")
 
+	// ErrBatchTooLarge marks a batch that decompresses to more than
+	// kgo.MaxDecompressBatchBytes allows; 128 MiB, unless [KafkaOpts] sets another bound.
+	ErrBatchTooLarge = errors.New("a batch is too large once it is decompressed")
+
 	// ErrBadRuns marks runs of offsets that are empty, inverted or negative.
 	ErrBadRuns = errors.New("bad run of offsets")
 

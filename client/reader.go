@@ -26,6 +26,8 @@ type Reader struct {
 	cfg       readerConfig
 	filter    *keyfilter.Filter // nil: everything
 	filterTag []byte            // the same on the wire
+	// decompressor is kgo's, with the bound that the options set.
+	decompressor kgo.Decompressor
 
 	commits *committer // nil without a group
 	upkeep  *upkeep
@@ -107,11 +109,12 @@ func OpenReader(ctx context.Context, opts ...ReaderOpt) (*Reader, error) {
 		}
 		r.filter, r.filterTag = filter, cfg.filter.AppendTo(nil)
 	}
-	cl, err := kgo.NewClient(cfg.kafka...)
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.MaxDecompressBatchBytes(maxDecompressBytes)}, cfg.kafka...)...)
 	if err != nil {
 		return nil, fmt.Errorf("open a reader: %w", err)
 	}
 	r.cl, r.kad = cl, kadm.NewClient(cl)
+	r.decompressor = cl.OptValue(kgo.WithDecompressor).(kgo.Decompressor)
 	if err := r.begin(ctx); err != nil {
 		cl.Close()
 		return nil, fmt.Errorf("open a reader: %w", err)

@@ -20,6 +20,10 @@ type SlotRange = protocol.SlotRange
 // admits, and less than a megabyte, so that a huge commit does not hold up others.
 const maxRunsPerCommit = 100_000
 
+// maxDecompressBytes is how large a batch may be once decompressed, unless
+// kgo.MaxDecompressBatchBytes among KafkaOpts says otherwise.
+const maxDecompressBytes = 128 << 20
+
 // ReaderOpt is an option of [OpenReader].
 type ReaderOpt interface{ applyReader(*readerConfig) }
 

@@ -491,6 +491,23 @@ func TestReadUncommittedDeliversAbortedRecords(t *testing.T) {
 	})
 }
 
+// A batch that nobody can decompress must not end the reading of a partition for ever.
+func TestReaderGoesOnBehindABatchThatIsTooLarge(t *testing.T) {
+	withCluster(t, func(t *testing.T, c *cluster) {
+		c.edit("t", 0, func(p *fakePartition) {
+			p.write(fakeRecord{key: []byte("bomb"), value: make([]byte, 1<<20), codec: protocol.CodecGzip})
+		})
+		c.produce("t", 0, "a")
+		r := c.open(c.kafka(kgo.MaxDecompressBatchBytes(1<<16)), Group("g"), Topics("t"))
+		_, err := r.Poll(t.Context())
+		require.ErrorIs(t, err, ErrBatchTooLarge)
+		require.ErrorContains(t, err, "commit offsets 0 to 0")
+		require.NoError(t, r.CommitRuns(t.Context(), "t", 0, run(0, 1)))
+		offsets, _ := poll(t, r, 1)
+		require.Equal(t, []int64{1}, offsets)
+	})
+}
+
 func TestReaderHoldsOneAnswerAhead(t *testing.T) {
 	withCluster(t, func(t *testing.T, c *cluster) {
 		c.produce("t", 0, "a")
