@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/journal"
+	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/statestore"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
@@ -49,6 +50,9 @@ type Coordinator struct {
 	opts   Options
 	shards []*shard
 	config atomic.Pointer[group.Config]
+	// cluster and watcher are for share groups; nil: none yet.
+	cluster atomic.Pointer[share.Cluster]
+	watcher atomic.Pointer[ShareWatcher]
 
 	// ctx ends when the coordinator is closed. It cuts loading short.
 	ctx    context.Context

@@ -97,7 +97,10 @@ func (s *shard) load() error {
 	} else {
 		w.view = v
 	}
-	w.state, w.config = v.state, s.c.config.Load()
+	w.state, w.config, w.cluster = v.state, s.c.config.Load(), s.c.cluster.Load()
+	if w.cluster != nil {
+		w.state.SetCluster(s.c.opts.Now(), *w.cluster, &w.out)
+	}
 	w.state.Loaded(s.c.opts.Now(), &w.out)
 	return nil
 }

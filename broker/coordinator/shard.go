@@ -8,6 +8,7 @@ import (
 
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/journal"
+	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 )
@@ -46,16 +47,18 @@ type shard struct {
 	}
 	// viewAt is the offset up to which the view is written.
 	viewAt atomic.Int64
+	shares shareViews
 
 	owner owner
 }
 
 // owner is what only the goroutine in turn touches.
 type owner struct {
-	state  *group.State // nil: not loaded
-	config *group.Config
-	out    group.Output
-	spare  []*op // the queue's other buffer
+	state   *group.State // nil: not loaded
+	config  *group.Config
+	cluster *share.Cluster
+	out     group.Output
+	spare   []*op // the queue's other buffer
 
 	journal      *journal.Journal // nil: the partition is not opened
 	checkpointer *journal.Checkpointer
@@ -173,6 +176,10 @@ func (s *shard) work(ops []*op) {
 		w.state.SetConfig(*config)
 	}
 	t := &turn{s: s, state: w.state, now: s.c.opts.Now(), out: &w.out}
+	if cluster := s.c.cluster.Load(); cluster != w.cluster {
+		w.cluster = cluster
+		w.state.SetCluster(t.now, *cluster, t.out)
+	}
 	w.state.Tick(t.now, t.out)
 	for _, o := range ops {
 		if o.begin() {
@@ -209,6 +216,7 @@ func (s *shard) tell() {
 			p.decided <- decision{reply: r, receipt: w.last}
 		}
 	}
+	s.publish(w.out.Shares)
 	for _, e := range w.out.Events {
 		s.log.Info(e.What, zap.String("group", e.Group), zap.Int32("generation", e.Generation),
 			zap.Int("members", e.Members), zap.String("detail", e.Detail))
@@ -250,6 +258,7 @@ func (s *shard) drop(err error) {
 		p.decided <- decision{err: err}
 	}
 	w.state, w.journal, w.checkpointer, w.view = nil, nil, nil, nil
+	s.retract()
 	w.last = journal.Receipt{}
 	w.out.Reset()
 }

@@ -17,21 +17,31 @@ type subscribedTopic struct {
 
 // resolve lists the topics that members subscribe to and that exist, by id.
 func (g *Group) resolve(cluster Cluster) []subscribedTopic {
-	seen := make(map[string]bool)
+	if g.names == nil {
+		g.names = g.subscribedNames()
+	}
 	var topics []subscribedTopic
-	for _, m := range g.members {
-		for _, name := range m.topics {
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			if t, ok := cluster.Topic(name); ok && t.Partitions > 0 {
-				topics = append(topics, subscribedTopic{name, t})
-			}
+	for _, name := range g.names {
+		if t, ok := cluster.Topic(name); ok && t.Partitions > 0 {
+			topics = append(topics, subscribedTopic{name, t})
 		}
 	}
 	slices.SortFunc(topics, func(a, b subscribedTopic) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	return topics
+}
+
+func (g *Group) subscribedNames() []string {
+	seen := make(map[string]bool)
+	names := []string{}
+	for _, m := range g.members {
+		for _, name := range m.topics {
+			if !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // hashOf tells one state of the topics from another; 0 is that of none.

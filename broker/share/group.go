@@ -11,7 +11,9 @@ type Group struct {
 	groupValue
 	assignment assignmentValue
 	members    []*member // by id
-	view       *View     // of the assignment; nil before the group is loaded
+	// names are the topics that the members subscribe to, each once; nil: to be found anew.
+	names []string
+	view  *View // of the assignment; nil before the group is loaded
 }
 
 // member is a member of a share group.
@@ -31,6 +33,7 @@ func New(id string) *Group { return &Group{id: id} }
 // Apply carries out a record of this group, live or in recovery, but for the end of the
 // group itself.
 func (g *Group) Apply(c *Change) {
+	g.names = nil
 	switch v := c.what.(type) {
 	case *groupValue:
 		if v != nil {
