@@ -158,6 +158,9 @@ func (b *Broker) ValidateGroup(set map[string]string) error {
 			return invalidConfig("%s must be greater than %s", pair[1], pair[0])
 		}
 	}
+	if most := v.Int("share.retry.backoff.max.ms"); v.Int("share.retry.backoff.ms") > most {
+		return invalidConfig("share.retry.backoff.ms must not be greater than share.retry.backoff.max.ms, which is %d", most)
+	}
 	return nil
 }
 

@@ -6,7 +6,7 @@ var brokerShareDefs = []Def{
 		Doc: "Whether a dead-letter topic is created when it is needed."},
 	{Name: "errors.deadletterqueue.topic.name.prefix", Type: String, Default: "dlq.", Scope: Dynamic,
 		Doc: "How the names of dead-letter topics begin."},
-	{Name: "group.share.assignment.interval.ms", Type: Int, Default: "1000", Check: atLeast(0), Scope: Dynamic,
+	{Name: "group.share.assignment.interval.ms", Type: Int, Default: "1000", Check: atLeast(0), Scope: Dynamic, Unused: true,
 		Doc: "The default of share.assignment.interval.ms."},
 	{Name: "group.share.delivery.count.limit", Type: Int, Default: "5", Check: atLeast(2),
 		Doc: "The default of share.delivery.count.limit."},

@@ -77,6 +77,7 @@ func TestGroupValues(t *testing.T) {
 	for _, ok := range []map[string]string{
 		nil, set("share.auto.offset.reset", "earliest"), set("share.auto.offset.reset", "by_duration:PT1H30M"),
 		set("share.auto.offset.reset", "by_duration:P1DT0.5S"), set("share.partition.max.record.locks", "10000000"),
+		set("share.delivery.mode", "key-range", "share.key.range.initial", "1"), set("share.retry.backoff.ms", "90000", "share.retry.backoff.max.ms", "90000"),
 		set("share.session.timeout.ms", "60000", "share.heartbeat.interval.ms", "15000"), set("errors.deadletterqueue.topic.name", "x"),
 	} {
 		require.NoError(t, b.ValidateGroup(ok), "%v", ok)
@@ -89,6 +90,11 @@ func TestGroupValues(t *testing.T) {
 		{"consumer.session.timeout.ms", "100000"}:    "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive.",
 		{"share.delivery.count.limit", "100"}:        "share.delivery.count.limit must be in the range 2 to 10 inclusive.",
 		{"share.partition.max.record.locks", maxInt}: "share.partition.max.record.locks must be in the range 100 to 10000000 inclusive.",
+		{"share.delivery.mode", "random"}:            "Invalid value random for configuration share.delivery.mode: String must be one of: round-robin, key-ordered, key-range",
+		{"share.key.range.initial", "0"}:             "Invalid value 0 for configuration share.key.range.initial: Value must be at least 1",
+		{"share.key.range.initial", "65537"}:         "Invalid value 65537 for configuration share.key.range.initial: Value must be no more than 65536",
+		{"share.key.waiting.max.bytes", "1"}:         "Invalid value 1 for configuration share.key.waiting.max.bytes: Value must be at least 65536",
+		{"share.retry.backoff.ms", "60001"}:          "share.retry.backoff.ms must not be greater than share.retry.backoff.max.ms, which is 60000",
 		{"share.record.lock.duration.ms", "5000"}:    "share.record.lock.duration.ms must be in the range 15000 to 60000 inclusive.",
 		{"share.isolation.level", "-3"}:              "Invalid value -3 for configuration share.isolation.level: String must be one of: read_committed, read_uncommitted",
 	} {

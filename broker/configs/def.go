@@ -95,6 +95,6 @@ func (t *Table) All() []*Def { return t.sorted }
 var (
 	Topics        = newTable("topic", topicDefs, topicOwnDefs)
 	Brokers       = newTable("broker", brokerServerDefs, brokerLogDefs, brokerGroupDefs, brokerShareDefs, brokerTransactionDefs, brokerOwnDefs)
-	Groups        = newTable("group", groupDefs)
+	Groups        = newTable("group", groupDefs, groupOwnDefs)
 	ClientMetrics = newTable("client metrics", clientMetricsDefs)
 )

@@ -112,8 +112,8 @@ var groupDefs = []Def{
 		Doc: "Whether a dead letter holds the record itself, or only headers about it."},
 	{Name: "errors.deadletterqueue.topic.name", Type: String,
 		Doc: "The topic that a share group's dead letters go to. Empty: none."},
-	{Name: "share.assignment.interval.ms", Type: Int, Default: "1000", Check: atLeast(0), From: from("group.share.assignment.interval.ms"),
-		Doc: "The time between two assignments of a share group."},
+	{Name: "share.assignment.interval.ms", Type: Int, Default: "1000", Check: atLeast(0), From: from("group.share.assignment.interval.ms"), Unused: true,
+		Doc: "The time between two assignments of a share group. They are made at once."},
 	{Name: "share.auto.offset.reset", Type: String, Default: "latest", Check: offsetReset,
 		Doc: "Where a share group starts in a partition: earliest, latest, or by_duration:DURATION before now, an ISO 8601 duration."},
 	{Name: "share.delivery.count.limit", Type: Int, Default: "5", Check: atLeast(2), From: from("group.share.delivery.count.limit"),
@@ -130,6 +130,21 @@ var groupDefs = []Def{
 		Doc: "Whether a member may renew its acquisition of a record."},
 	{Name: "share.session.timeout.ms", Type: Int, Default: "45000", Check: atLeast(1), From: from("group.share.session.timeout.ms"),
 		Doc: "The time without a heartbeat after which a member of a share group is gone."},
+}
+
+// groupOwnDefs are Lacuna's settings of share groups.
+var groupOwnDefs = []Def{
+	{Name: "share.delivery.mode", Type: String, Default: "round-robin", Check: oneOf("round-robin", "key-ordered", "key-range"),
+		Doc: "How records are dealt to the members of a share group: round-robin, key-ordered (while a member has acquired records of a key, " +
+			"it alone gets more of them, in order) or key-range (each member holds ranges of keys)."},
+	{Name: "share.key.range.initial", Type: Int, Default: "16", Check: between(1, 65536),
+		Doc: "How many ranges of keys a share group begins with in the mode key-range. The group remembers it; with more members there are more ranges."},
+	{Name: "share.key.waiting.max.bytes", Type: Long, Default: "16777216", Check: atLeast(1 << 16),
+		Doc: "How much memory a partition's records may take that wait for others of their key, in bytes. More of them are read again when it is their turn."},
+	{Name: "share.retry.backoff.max.ms", Type: Long, Default: "60000", Check: atLeast(0),
+		Doc: "The longest time before a released record is dealt again."},
+	{Name: "share.retry.backoff.ms", Type: Long, Default: "0", Check: atLeast(0),
+		Doc: "The time before a released record is dealt again. It doubles with each delivery."},
 }
 
 // clientMetricsDefs are Kafka's settings of a subscription to client metrics.
