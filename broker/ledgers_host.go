@@ -95,7 +95,7 @@ func (j ledgerJournal) Recover(ctx context.Context, index, _ int32, state journa
 	name, source := ledgersView(p)
 	view := j.b.store.View(name)
 	recovered, err := journal.Recover(ctx, view, source, log, state)
-	if err != nil {
+	if corrupt := (*journal.CorruptError)(nil); err != nil && !errors.As(err, &corrupt) {
 		return nil, err
 	}
 	if recovered.Dropped != "" {
@@ -107,7 +107,7 @@ func (j ledgerJournal) Recover(ctx context.Context, index, _ int32, state journa
 		Journal:      journal.Open(log, p.String()),
 		log:          log,
 		Checkpointer: journal.NewCheckpointer(view, source, log),
-	}, nil
+	}, err
 }
 
 // ledgerPartition is a partition of __individual_commit_offsets.

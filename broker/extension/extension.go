@@ -45,13 +45,15 @@ type Journal interface {
 	// Written tells whether a partition may hold records.
 	Written(partition int32) bool
 	// Recover brings state to what a partition holds and opens it for the owner of that
-	// epoch, who alone appends to it from then on.
+	// epoch, who alone appends to it from then on. With a *journal.CorruptError the
+	// partition is there all the same, and state has what could be read before.
 	Recover(ctx context.Context, partition, ownerEpoch int32, state journal.State) (JournalPartition, error)
 }
 
 // JournalPartition is one partition of a Journal, open for its owner.
 type JournalPartition interface {
-	// Append appends records that come to be together or not at all.
+	// Append appends records that come to be together or not at all. It refuses an owner
+	// of an older epoch.
 	Append(records []journal.Record) (journal.Receipt, error)
 	// Stage and Commit write the view of the state that was recovered; see
 	// journal.Checkpointer.

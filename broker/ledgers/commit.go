@@ -38,6 +38,7 @@ type Commit struct {
 	parts   []PartitionCommit
 	results []Result
 	receipt journal.Receipt
+	changed []individualcommit.ID // ledgers whose stable offset may now stand on an absent offset
 	urgent  []individualcommit.ID // ledgers that the primary topic follows before the answer
 }
 
@@ -77,7 +78,7 @@ func (t *Commit) failAll(err error) {
 	for i := range t.results {
 		t.results[i] = Result{Err: err}
 	}
-	t.receipt, t.urgent = journal.Receipt{}, nil
+	t.receipt, t.changed, t.urgent = journal.Receipt{}, nil, nil
 }
 
 func (t *Commit) begin(ctx context.Context, m *extension.Member) error {
@@ -157,71 +158,102 @@ func (t *Commit) one(l *loaded, p *PartitionCommit, committed map[extension.Topi
 	if err != nil {
 		return Result{Err: fmt.Errorf("%w: %w", kerr.UnknownTopicOrPartition, err)}
 	}
-	state, id := l.state, idOf(t.group, p.TopicPartition)
-	e := state.Get(id)
-	founded := e == nil
-	var ledger *individualcommit.Ledger
-	if !founded {
-		ledger = e.Ledger
-		ledger.AdvanceStart(bounds.Start)
-	} else {
-		at, known := committed[p.TopicPartition]
-		if !known {
-			// A plain commit of a ledger that was deleted since it was routed.
-			return Result{Err: fmt.Errorf("the ledger of %s was deleted: %w", id, kerr.CoordinatorLoadInProgress)}
-		}
-		ledger = newLedger(p, at, bounds)
+	e := l.state.Get(idOf(t.group, p.TopicPartition))
+	if e == nil {
+		return t.found(l, p, committed, bounds)
 	}
-	before := ledger.Committed()
-	delta, err := ledger.Decide(p.Request, bounds.HighWatermark)
+	if err := e.Trouble(); err != nil {
+		return Result{Err: fmt.Errorf("%s: %w: %w", e.ID, kerr.UnsupportedVersion, err)}
+	}
+	l.advance(e, bounds.Start)
+	delta, err := t.decide(e.Ledger, e.ID, p, bounds, 0)
+	if err != nil {
+		return Result{Err: err}
+	}
+	if !delta.Empty() {
+		stable, offset := e.Ledger.Stable(), e.Ledger.Committed()
+		l.state.Log(&l.records, e, delta, p.Metadata, t.s.c.nowMs())
+		t.note(l, e.ID, e.Ledger.Stable() != stable, e.Ledger.Committed() < offset)
+	}
+	return Result{Stable: e.Ledger.Committed(), MaxCommit: e.Ledger.MaxCommit()}
+}
+
+// found makes the ledger of a partition that had none, where its group stands.
+func (t *Commit) found(l *loaded, p *PartitionCommit, committed map[extension.TopicPartition]extension.CommittedOffset, bounds extension.Bounds) Result {
+	id := idOf(t.group, p.TopicPartition)
+	at, known := committed[p.TopicPartition]
+	if !known {
+		// Its ledger was deleted since it was routed or looked for.
+		return Result{Err: fmt.Errorf("%s: the ledger was deleted: %w", id, kerr.CoordinatorLoadInProgress)}
+	}
+	ledger, err := newLedger(p, at, bounds)
 	if err != nil {
 		return Result{Err: fmt.Errorf("%s: %w", id, wireError(err))}
 	}
-	if err := t.s.c.room(ledger.Growth(delta)); err != nil {
-		return Result{Err: fmt.Errorf("%s: %w", id, err)}
+	delta, err := t.decide(ledger, id, p, bounds, ledgerBytes)
+	if err != nil {
+		return Result{Err: err}
 	}
-	switch {
-	case founded:
-		metadata := p.Metadata
-		if metadata == nil {
-			kept := committed[p.TopicPartition].Metadata
-			metadata = &kept
-		}
-		e = state.Found(&l.records, id, ledger, delta, metadata, t.s.c.nowMs())
-	case !delta.Empty():
-		state.Log(&l.records, e, delta, p.Metadata, t.s.c.nowMs())
+	metadata := p.Metadata
+	if metadata == nil {
+		metadata = &at.Metadata
 	}
-	after := e.Ledger.Committed()
-	if after < before || founded {
+	e := l.state.Found(&l.records, id, ledger, delta, metadata, t.s.c.nowMs())
+	t.note(l, id, true, true)
+	return Result{Stable: e.Ledger.Committed(), MaxCommit: e.Ledger.MaxCommit()}
+}
+
+// decide judges what is asked of a ledger; bytes is what it will take in memory besides.
+func (t *Commit) decide(ledger *individualcommit.Ledger, id individualcommit.ID, p *PartitionCommit, bounds extension.Bounds, bytes int64) (individualcommit.Delta, error) {
+	delta, err := ledger.Decide(p.Request, bounds.HighWatermark)
+	if err != nil {
+		return delta, fmt.Errorf("%s: %w", id, wireError(err))
+	}
+	if err := t.s.c.room(bytes + runBytes*int64(ledger.Growth(delta))); err != nil {
+		return delta, fmt.Errorf("%s: %w", id, err)
+	}
+	return delta, nil
+}
+
+// note remembers what is to be done about a ledger that was changed.
+func (t *Commit) note(l *loaded, id individualcommit.ID, stableMoved, urgent bool) {
+	l.moved[id] = struct{}{}
+	if stableMoved {
+		t.changed = append(t.changed, id)
+	}
+	if urgent {
 		t.urgent = append(t.urgent, id)
 	}
-	return Result{Stable: after, MaxCommit: e.Ledger.MaxCommit()}
 }
 
 // newLedger is the ledger that a partition gets which had none.
-func newLedger(p *PartitionCommit, committed extension.CommittedOffset, bounds extension.Bounds) *individualcommit.Ledger {
+func newLedger(p *PartitionCommit, committed extension.CommittedOffset, bounds extension.Bounds) (*individualcommit.Ledger, error) {
 	at := bounds.Start
 	switch {
 	case committed.Offset >= 0:
-		at = max(at, committed.Offset)
+		at = committed.Offset
+	case p.Origin > bounds.HighWatermark:
+		return nil, fmt.Errorf("%w: origin %d, the high watermark is %d", individualcommit.ErrOutOfRange, p.Origin, bounds.HighWatermark)
 	case p.Origin >= 0:
-		at = max(at, p.Origin)
+		at = p.Origin
 	}
-	return individualcommit.NewLedger(at, bounds.Start, bounds.HighWatermark)
+	return individualcommit.NewLedger(at, bounds.Start, bounds.HighWatermark), nil
 }
 
-// runBytes is about what a run of its own takes in a ledger.
-const runBytes = 64
+// About what a run of its own takes in a ledger, and a ledger without any.
+const (
+	runBytes    = 64
+	ledgerBytes = 1024
+)
 
 // room refuses what would take the ledgers past their memory.
-func (c *Coordinator) room(growth int) error {
-	if growth == 0 {
+func (c *Coordinator) room(bytes int64) error {
+	if bytes == 0 {
 		return nil
 	}
-	limit := c.opts.MaxMemoryBytes()
-	if c.memory.Load()+int64(growth)*runBytes > limit {
-		return fmt.Errorf("the ledgers take %d bytes of individual.commit.max.memory.bytes=%d, and %d more runs are too many: "+
-			"commit what is open, or raise the limit: %w", c.memory.Load(), limit, growth, kerr.PolicyViolation)
+	if taken, limit := c.memory.Load(), c.opts.MaxMemoryBytes(); taken+bytes > limit {
+		return fmt.Errorf("the ledgers take %d bytes of individual.commit.max.memory.bytes=%d, and %d more are too many: "+
+			"commit what is open, or raise the limit: %w", taken, limit, bytes, kerr.PolicyViolation)
 	}
 	return nil
 }
@@ -249,10 +281,29 @@ func wireError(err error) error {
 func (t *Commit) Wait(ctx context.Context) []Result {
 	if err := t.s.await(ctx, t.receipt); err != nil {
 		t.failAll(err)
-	} else if len(t.urgent) > 0 {
+		return t.results
+	}
+	if t.s.settle(t.changed) {
+		t.lookAgain()
+	}
+	if len(t.urgent) > 0 {
 		if err := t.s.follow(ctx, t.urgent); err != nil {
 			t.failAll(err)
 		}
 	}
 	return t.results
+}
+
+// lookAgain answers with what the ledgers are after absent offsets were closed.
+func (t *Commit) lookAgain() {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	for i := range t.parts {
+		if t.results[i].Err != nil {
+			continue
+		}
+		if e := t.s.trustedLocked(idOf(t.group, t.parts[i].TopicPartition)); e != nil {
+			t.results[i] = Result{Stable: e.Ledger.Committed(), MaxCommit: e.Ledger.MaxCommit()}
+		}
+	}
 }

@@ -51,8 +51,11 @@ func (c *Coordinator) LastCommit(group string, tp extension.TopicPartition) (at 
 	return time.UnixMilli(e.LastCommitMs), true
 }
 
-// deleteWhere forgets the ledgers that which chooses.
+// deleteWhere forgets the ledgers that which chooses. A write to the primary topic that
+// is under way ends before, and none begins after.
 func (s *shard) deleteWhere(ctx context.Context, which func(*individualcommit.Entry) bool) error {
+	s.following.Lock()
+	defer s.following.Unlock()
 	receipt, err := s.delete(ctx, which)
 	if err != nil {
 		return err
@@ -71,8 +74,7 @@ func (s *shard) delete(ctx context.Context, which func(*individualcommit.Entry) 
 	}
 	for _, e := range slices.Collect(l.state.All()) {
 		if which(e) {
-			l.state.Delete(&l.records, e)
-			delete(l.followed, e.ID)
+			l.forget(e)
 		}
 	}
 	if err := s.appendLocked(); err != nil {

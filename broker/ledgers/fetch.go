@@ -33,6 +33,11 @@ type View struct {
 func (c *Coordinator) Fetch(ctx context.Context, group string, partitions []extension.TopicPartition, gaps *GapsQuery) ([]View, error) {
 	s := c.shardOf(group)
 	views := make([]View, len(partitions))
+	founded, err := s.foundedOf(ctx, group, partitions)
+	if err != nil || len(founded) == 0 {
+		return views, err
+	}
+	s.settle(founded)
 	receipt, err := s.look(ctx, group, partitions, gaps, views)
 	if err != nil {
 		return nil, err
@@ -40,19 +45,35 @@ func (c *Coordinator) Fetch(ctx context.Context, group string, partitions []exte
 	return views, s.await(ctx, receipt)
 }
 
+// foundedOf are the ledgers that a group has of partitions.
+func (s *shard) foundedOf(ctx context.Context, group string, partitions []extension.TopicPartition) ([]individualcommit.ID, error) {
+	l, err := s.lock(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	if l == nil {
+		return nil, nil
+	}
+	var founded []individualcommit.ID
+	for _, tp := range partitions {
+		if id := idOf(group, tp); s.trustedLocked(id) != nil {
+			founded = append(founded, id)
+		}
+	}
+	return founded, nil
+}
+
 // look fills in the views, and returns what they wait for.
 func (s *shard) look(ctx context.Context, group string, partitions []extension.TopicPartition, gaps *GapsQuery, views []View) (journal.Receipt, error) {
-	l, err := s.lock(ctx, false)
+	l, err := s.lock(ctx, true)
 	if err != nil {
 		return journal.Receipt{}, err
 	}
 	defer s.mu.Unlock()
-	if l == nil {
-		return journal.Receipt{}, nil
-	}
 	left := maxGapRuns
 	for i, tp := range partitions {
-		e := l.state.Get(idOf(group, tp))
+		e := s.trustedLocked(idOf(group, tp))
 		if e == nil {
 			continue
 		}
@@ -87,10 +108,10 @@ func (c *Coordinator) Partitions(ctx context.Context, group string) ([]extension
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	var partitions []extension.TopicPartition
 	if l == nil {
 		return nil, nil
 	}
+	var partitions []extension.TopicPartition
 	for e := range l.state.Group(group) {
 		partitions = append(partitions, partitionOf(e.ID))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/lacunamq/lacuna/broker/extension"
@@ -11,11 +12,15 @@ import (
 	"github.com/lacunamq/lacuna/individualcommit"
 )
 
-// follow writes to the primary topic the committed offsets of the ledgers named, or of
-// all that have changed since they were last written.
+// follow writes to the primary topic the committed offsets of the ledgers named, or with
+// nil of all that may have moved since they were last written.
 func (s *shard) follow(ctx context.Context, ids []individualcommit.ID) error {
 	s.following.Lock()
 	defer s.following.Unlock()
+	if ids == nil {
+		ids = s.moved()
+		s.settle(ids)
+	}
 	behind, receipt := s.behind(ids)
 	if len(behind) == 0 {
 		return nil
@@ -26,21 +31,32 @@ func (s *shard) follow(ctx context.Context, ids []individualcommit.ID) error {
 	}
 	var errs []error
 	for group, offsets := range behind {
-		offsets, err := s.unknown(ctx, group, offsets)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if len(offsets) == 0 {
-			continue
-		}
-		if err := s.c.opts.Committed.Put(ctx, group, offsets); err != nil {
-			errs = append(errs, fmt.Errorf("write the committed offsets of group %s: %w", group, err))
-			continue
-		}
-		s.followed(group, offsets)
+		errs = append(errs, s.write(ctx, group, offsets))
 	}
 	return errors.Join(errs...)
+}
+
+// write writes the committed offsets of a group, those that the primary topic has not.
+func (s *shard) write(ctx context.Context, group string, offsets []extension.CommittedOffset) error {
+	offsets, err := s.unknown(ctx, group, offsets)
+	if err != nil || len(offsets) == 0 {
+		return err
+	}
+	if err := s.c.opts.Committed.Put(ctx, group, offsets); err != nil {
+		return fmt.Errorf("write the committed offsets of group %s: %w", group, err)
+	}
+	s.followed(group, offsets)
+	return nil
+}
+
+// moved are the ledgers that the primary topic may be behind.
+func (s *shard) moved() []individualcommit.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.loaded == nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(s.mu.loaded.moved))
 }
 
 // behind gives, by group, the committed offsets that the primary topic does not have, and
@@ -48,27 +64,24 @@ func (s *shard) follow(ctx context.Context, ids []individualcommit.ID) error {
 func (s *shard) behind(ids []individualcommit.ID) (map[string][]extension.CommittedOffset, journal.Receipt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.mu.loaded
-	if l == nil {
+	behind := make(map[string][]extension.CommittedOffset)
+	for _, id := range ids {
+		e := s.trustedLocked(id)
+		if e == nil {
+			continue
+		}
+		l := s.mu.loaded
+		offset, ok := l.committed(e)
+		if !ok || l.followed[id] == offset {
+			delete(l.moved, id)
+			continue
+		}
+		behind[id.Group] = append(behind[id.Group], offset)
+	}
+	if s.mu.loaded == nil {
 		return nil, journal.Receipt{}
 	}
-	behind := make(map[string][]extension.CommittedOffset)
-	check := func(e *individualcommit.Entry) {
-		if offset, ok := l.committed(e); ok && l.followed[e.ID] != offset {
-			behind[e.ID.Group] = append(behind[e.ID.Group], offset)
-		}
-	}
-	if ids == nil {
-		for e := range l.state.All() {
-			check(e)
-		}
-	}
-	for _, id := range ids {
-		if e := l.state.Get(id); e != nil {
-			check(e)
-		}
-	}
-	return behind, l.last
+	return behind, s.mu.loaded.last
 }
 
 // committed gives the committed offset of a ledger, with what the log says about it
@@ -79,24 +92,26 @@ func (l *loaded) committed(e *individualcommit.Entry) (extension.CommittedOffset
 	if err != nil {
 		return extension.CommittedOffset{}, false
 	}
-	e.Ledger.AdvanceStart(bounds.Start)
-	l.closeAbsent(e, bounds)
+	l.advance(e, bounds.Start)
 	offset := e.Ledger.Committed()
 	return extension.CommittedOffset{
 		TopicPartition: tp, Offset: offset, LeaderEpoch: l.s.c.opts.Log.LeaderEpoch(tp, offset-1), Metadata: e.Metadata,
 	}, true
 }
 
+// followed notes what the primary topic has.
 func (s *shard) followed(group string, offsets []extension.CommittedOffset) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.mu.loaded
-	if l == nil {
-		return
-	}
 	for _, o := range offsets {
-		if id := idOf(group, o.TopicPartition); l.state.Get(id) != nil {
-			l.followed[id] = o
+		e := s.trustedLocked(idOf(group, o.TopicPartition))
+		if e == nil {
+			continue
+		}
+		l := s.mu.loaded
+		l.followed[e.ID] = o
+		if now, ok := l.committed(e); ok && now == o {
+			delete(l.moved, e.ID)
 		}
 	}
 }

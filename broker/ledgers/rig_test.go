@@ -1,0 +1,467 @@
+package ledgers
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/journal"
+	"github.com/lacunamq/lacuna/commitlog"
+	"github.com/lacunamq/lacuna/individualcommit"
+	"github.com/lacunamq/lacuna/protocol"
+	"github.com/lacunamq/lacuna/statestore"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var ctx = context.Background()
+
+// rig is a coordinator over real logs and views in memory, and a primary topic and
+// members that are pretended. It is extension.Log and extension.Journal.
+type rig struct {
+	t       testing.TB
+	fs      *vfs.MemFS
+	gate    *gate
+	fsync   bool
+	unclean bool
+	limit   int64
+
+	mu   sync.Mutex
+	logs map[string]*commitlog.Log // by directory
+	gone map[extension.TopicPartition]error
+
+	db      *statestore.DB
+	primary *primary
+	members *members
+	logged  *observer.ObservedLogs
+	c       *Coordinator
+}
+
+const rigPartitions = 2
+
+func newRig(t testing.TB) *rig {
+	r := &rig{
+		t: t, fs: vfs.NewCrashableMem(), gate: &gate{}, fsync: true, limit: 1 << 30,
+		gone:    map[extension.TopicPartition]error{},
+		primary: &primary{offsets: map[string]map[extension.TopicPartition]extension.CommittedOffset{}},
+		members: &members{},
+	}
+	r.start()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+// start opens all over what the file system holds.
+func (r *rig) start() { require.NoError(r.t, r.tryStart()) }
+
+func (r *rig) tryStart() (err error) {
+	r.logs = map[string]*commitlog.Log{}
+	r.db, err = statestore.Open(r.fs, "views", statestore.Options{})
+	require.NoError(r.t, err)
+	// Logs that have files are opened at the start, as the broker does.
+	names, err := r.fs.List("")
+	require.NoError(r.t, err)
+	for _, name := range names {
+		if name != "views" {
+			_, err := r.open(name)
+			require.NoError(r.t, err)
+		}
+	}
+	core, logged := observer.New(zapcore.WarnLevel)
+	r.logged = logged
+	r.c, err = Open(ctx, Options{
+		Log: r, Journal: r, Committed: r.primary, Members: r.members, Owner: r,
+		MaxMemoryBytes: func() int64 { return r.limit },
+		PartitionFor: func(group string, n int32) int32 {
+			h := fnv.New32a()
+			_, _ = h.Write([]byte(group))
+			return int32(h.Sum32() % uint32(n))
+		},
+		Logger: zap.New(core),
+	}, r.unclean)
+	return err
+}
+
+// stop ends all cleanly.
+func (r *rig) stop() {
+	if r.c != nil {
+		require.NoError(r.t, r.c.Close(ctx))
+	}
+	r.closeFiles()
+	r.c, r.unclean = nil, false
+}
+
+func (r *rig) closeFiles() {
+	for _, l := range r.logs {
+		_ = l.Close()
+	}
+	if r.db != nil {
+		_ = r.db.Close()
+	}
+	r.logs, r.db = nil, nil
+}
+
+func (r *rig) restart() {
+	r.stop()
+	r.start()
+}
+
+// startAfterCrash starts over what a power cut has left.
+func (r *rig) startAfterCrash(left *vfs.MemFS) {
+	r.c.stop()
+	r.c.wg.Wait()
+	r.closeFiles()
+	r.fs, r.c, r.unclean = left, nil, true
+	r.start()
+}
+
+func (r *rig) open(dir string) (*commitlog.Log, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if log := r.logs[dir]; log != nil {
+		return log, nil
+	}
+	config := commitlog.DefaultConfig()
+	config.Delete, config.Compact = false, true
+	log, err := commitlog.Open(commitlog.Options{
+		FS: errorfs.Wrap(r.fs, r.gate), Dir: dir, Name: dir, Fsync: r.fsync, Config: config, Unclean: r.unclean,
+	})
+	if err == nil {
+		r.logs[dir] = log
+	}
+	return log, err
+}
+
+func dataDir(tp extension.TopicPartition) string {
+	return fmt.Sprintf("data-%d-%d", tp.Topic[0], tp.Partition)
+}
+
+func (r *rig) data(tp extension.TopicPartition) (*commitlog.Log, error) {
+	r.mu.Lock()
+	err := r.gone[tp]
+	r.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return r.open(dataDir(tp))
+}
+
+// Bounds is part of extension.Log.
+func (r *rig) Bounds(tp extension.TopicPartition) (extension.Bounds, error) {
+	log, err := r.data(tp)
+	if err != nil {
+		return extension.Bounds{}, err
+	}
+	b := log.Bounds()
+	return extension.Bounds{Start: b.Start, HighWatermark: b.HighWatermark, LSO: b.LSO}, nil
+}
+
+// Read is part of extension.Log.
+func (r *rig) Read(tp extension.TopicPartition, dst []byte, from int64) ([]byte, error) {
+	log, err := r.data(tp)
+	if err != nil {
+		return dst, err
+	}
+	read, err := log.Read(dst, from, commitlog.ReadOptions{MaxBytes: 1, UpTo: log.Bounds().HighWatermark, MinOne: true})
+	return read.Data, err
+}
+
+// LeaderEpoch is part of extension.Log.
+func (r *rig) LeaderEpoch(tp extension.TopicPartition, offset int64) int32 {
+	log, err := r.data(tp)
+	if err != nil || offset < log.Bounds().Start {
+		return -1
+	}
+	return log.EpochAt(offset)
+}
+
+// Partitions is part of extension.Journal.
+func (r *rig) Partitions() int32 { return rigPartitions }
+
+func journalDir(partition int32) string { return fmt.Sprintf("individual-%d", partition) }
+
+// Written is part of extension.Journal.
+func (r *rig) Written(partition int32) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.logs[journalDir(partition)] != nil
+}
+
+// Recover is part of extension.Journal.
+func (r *rig) Recover(ctx context.Context, partition, _ int32, state journal.State) (extension.JournalPartition, error) {
+	dir := journalDir(partition)
+	log, err := r.open(dir)
+	if err != nil {
+		return nil, err
+	}
+	view := r.db.View(dir)
+	_, err = journal.Recover(ctx, view, dir, log, state)
+	return &rigJournal{journal.Open(log, dir), journal.NewCheckpointer(view, dir, log), log}, err
+}
+
+type rigJournal struct {
+	*journal.Journal
+	*journal.Checkpointer
+	log *commitlog.Log
+}
+
+func (j *rigJournal) Stage(state journal.State) error {
+	return j.Checkpointer.Stage(state, j.log.Bounds().End)
+}
+
+// Epoch is part of extension.Owner.
+func (r *rig) Epoch(int32) (int32, bool) { return 0, true }
+
+// primary pretends to be the primary topic: what is put there is durable.
+type primary struct {
+	mu      sync.Mutex
+	offsets map[string]map[extension.TopicPartition]extension.CommittedOffset
+	puts    []extension.CommittedOffset // in order
+	err     error
+	hold    chan struct{} // Put waits for it, once it has begun
+	begun   chan struct{}
+}
+
+func (p *primary) Get(_ context.Context, group string, partitions []extension.TopicPartition) ([]extension.CommittedOffset, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var got []extension.CommittedOffset
+	for _, tp := range partitions {
+		o, ok := p.offsets[group][tp]
+		if !ok {
+			o = extension.CommittedOffset{TopicPartition: tp, Offset: -1, LeaderEpoch: -1}
+		}
+		got = append(got, o)
+	}
+	return got, nil
+}
+
+func (p *primary) Put(_ context.Context, group string, offsets []extension.CommittedOffset) error {
+	if p.hold != nil {
+		p.begun <- struct{}{}
+		<-p.hold
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return p.err
+	}
+	if p.offsets[group] == nil {
+		p.offsets[group] = map[extension.TopicPartition]extension.CommittedOffset{}
+	}
+	for _, o := range offsets {
+		p.offsets[group][o.TopicPartition] = o
+	}
+	p.puts = append(p.puts, offsets...)
+	return nil
+}
+
+// at is what the primary topic has, -1 for nothing.
+func (p *primary) at(group string, tp extension.TopicPartition) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o, ok := p.offsets[group][tp]; ok {
+		return o.Offset
+	}
+	return -1
+}
+
+func (p *primary) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+}
+
+// members pretends to know the members of all groups.
+type members struct {
+	refuse error
+}
+
+func (m *members) Check(_ context.Context, member *extension.Member, then func()) error {
+	if m.refuse != nil {
+		return m.refuse
+	}
+	then()
+	return nil
+}
+
+func (m *members) Empty(context.Context, string) (bool, error) { return m.refuse == nil, nil }
+
+// gate decides about fsyncs and writes of log segments.
+type gate struct {
+	mu    sync.Mutex
+	shut  chan struct{} // fsyncs wait for it; nil: they don't
+	waits chan struct{} // told when one waits
+	write error         // of writes
+}
+
+func (g *gate) String() string { return "gate" }
+
+func (g *gate) MaybeError(op errorfs.Op) error {
+	g.mu.Lock()
+	shut, waits, write := g.shut, g.waits, g.write
+	g.mu.Unlock()
+	switch op.Kind {
+	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+		if shut != nil {
+			select {
+			case waits <- struct{}{}:
+			default:
+			}
+			<-shut
+		}
+	case errorfs.OpFileWrite, errorfs.OpFileWriteAt:
+		return write
+	}
+	return nil
+}
+
+// hold makes fsyncs wait until release is called. waiting tells of one that does.
+func (g *gate) hold() (waiting <-chan struct{}, release func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	shut := make(chan struct{})
+	g.shut, g.waits = shut, make(chan struct{}, 1)
+	return g.waits, func() {
+		g.mu.Lock()
+		g.shut = nil
+		g.mu.Unlock()
+		close(shut)
+	}
+}
+
+func (g *gate) failWrites(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.write = err
+}
+
+// What tests do.
+
+func part(topic byte, partition int32) extension.TopicPartition {
+	return extension.TopicPartition{Topic: [16]byte{topic}, Partition: partition}
+}
+
+// produce appends a batch of n records.
+func (r *rig) produce(tp extension.TopicPartition, n int) {
+	r.t.Helper()
+	var b protocol.BatchBuilder
+	b.Reset(protocol.PlainBatch(0))
+	for i := range n {
+		b.Append([]byte(fmt.Sprintf("key-%d", i)), []byte("value"), nil, 1)
+	}
+	r.append(tp, &b)
+}
+
+func (r *rig) append(tp extension.TopicPartition, b *protocol.BatchBuilder) {
+	r.t.Helper()
+	batch, err := b.Build(nil)
+	require.NoError(r.t, err)
+	r.appendBatch(tp, batch)
+}
+
+func (r *rig) appendBatch(tp extension.TopicPartition, batch []byte) {
+	r.t.Helper()
+	log, err := r.open(dataDir(tp))
+	require.NoError(r.t, err)
+	appended, err := log.Append(batch, commitlog.AppendOptions{Internal: true})
+	require.NoError(r.t, err)
+	if appended.Flush != nil {
+		<-appended.Flush.Done()
+		require.NoError(r.t, appended.Flush.Err())
+	}
+}
+
+// offsets are single offsets as runs.
+func offsets(list ...int64) []individualcommit.Run {
+	var set individualcommit.OffsetSet
+	for _, x := range list {
+		set.Add(individualcommit.Run{Start: x, End: x + 1})
+	}
+	return slices.Collect(set.Runs(0))
+}
+
+func commitOf(tp extension.TopicPartition, list ...int64) PartitionCommit {
+	return PartitionCommit{
+		TopicPartition: tp, Individual: true, Origin: protocol.NoOrigin,
+		Request: individualcommit.Request{Offset: individualcommit.NoOffset, Commit: offsets(list...)},
+	}
+}
+
+func reopenOf(tp extension.TopicPartition, list ...int64) PartitionCommit {
+	p := commitOf(tp)
+	p.Reopen = offsets(list...)
+	return p
+}
+
+// plainOf is a commit without the extension.
+func plainOf(tp extension.TopicPartition, offset int64, metadata string) PartitionCommit {
+	p := commitOf(tp)
+	p.Individual, p.Offset, p.Metadata = false, offset, &metadata
+	return p
+}
+
+func (r *rig) commit(group string, parts ...PartitionCommit) []Result {
+	return r.c.Begin(ctx, &extension.Member{Group: group, Generation: -1}, parts).Wait(ctx)
+}
+
+// mustCommit commits of one partition and checks the answer.
+func (r *rig) mustCommit(group string, p PartitionCommit, stable, maxCommit int64) {
+	r.t.Helper()
+	require.Equal(r.t, []Result{{Stable: stable, MaxCommit: maxCommit}}, r.commit(group, p))
+}
+
+func (r *rig) refused(kind *kerr.Error, group string, p PartitionCommit) {
+	r.t.Helper()
+	require.ErrorIs(r.t, r.commit(group, p)[0].Err, kind)
+}
+
+func (r *rig) fetch(group string, tp extension.TopicPartition) View {
+	r.t.Helper()
+	views, err := r.c.Fetch(ctx, group, []extension.TopicPartition{tp}, &GapsQuery{})
+	require.NoError(r.t, err)
+	return views[0]
+}
+
+// requireLedger checks the committed offset and the gaps, as first-last pairs.
+func (r *rig) requireLedger(group string, tp extension.TopicPartition, committed, maxCommit int64, gaps ...individualcommit.Run) {
+	r.t.Helper()
+	v := r.fetch(group, tp)
+	require.True(r.t, v.Founded)
+	require.Equal(r.t, committed, v.Offset)
+	require.Equal(r.t, maxCommit, v.MaxCommit)
+	require.Equal(r.t, gaps, v.Gaps)
+}
+
+func (r *rig) requireNoLedger(group string, tp extension.TopicPartition) {
+	r.t.Helper()
+	require.False(r.t, r.fetch(group, tp).Founded)
+}
+
+func run(start, end int64) individualcommit.Run { return individualcommit.Run{Start: start, End: end} }
+
+// warnings are what was logged, sorted.
+func (r *rig) warnings() []string {
+	seen := map[string]bool{}
+	for _, e := range r.logged.All() {
+		seen[e.Message] = true
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// pass lets the clock of a bubble run.
+func pass(d time.Duration) { <-time.After(d) }
