@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"context"
+
 	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -32,7 +34,7 @@ func (b *Broker) listOffsets(c *call, req *kmsg.ListOffsetsRequest) kmsg.Respons
 		for j := range req.Topics[i].Partitions {
 			p := &t.Partitions[j]
 			p.Default()
-			if err := b.listOffset(t.Topic, &req.Topics[i].Partitions[j], req.IsolationLevel == 1, p); err != nil {
+			if err := b.listOffset(c, t.Topic, &req.Topics[i].Partitions[j], req.IsolationLevel == 1, p); err != nil {
 				p.ErrorCode, _ = b.errorCode(err)
 			}
 		}
@@ -40,7 +42,7 @@ func (b *Broker) listOffsets(c *call, req *kmsg.ListOffsetsRequest) kmsg.Respons
 	return resp
 }
 
-func (b *Broker) listOffset(name string, req *kmsg.ListOffsetsRequestTopicPartition, readCommitted bool, p *kmsg.ListOffsetsResponseTopicPartition) error {
+func (b *Broker) listOffset(c *call, name string, req *kmsg.ListOffsetsRequestTopicPartition, readCommitted bool, p *kmsg.ListOffsetsResponseTopicPartition) error {
 	p.Partition, p.Offset, p.Timestamp, p.LeaderEpoch = req.Partition, -1, -1, -1
 	t, refused := b.topics.find(name, metadata.TopicID{}, false)
 	if refused != nil {
@@ -50,7 +52,7 @@ func (b *Broker) listOffset(name string, req *kmsg.ListOffsetsRequestTopicPartit
 	if err != nil {
 		return err
 	}
-	bounds := log.Bounds()
+	bounds := settled(c.ctx, log)
 	if err := checkLeaderEpoch(req.CurrentLeaderEpoch, bounds.LeaderEpoch); err != nil {
 		return err
 	}
@@ -76,6 +78,17 @@ func (b *Broker) listOffset(name string, req *kmsg.ListOffsetsRequestTopicPartit
 		})
 	}
 	return nil
+}
+
+// settled gives the bounds of a log once what was appended up to now is durable, or never
+// will be. A client whose acks=1 was answered finds its record there, though others would
+// not yet.
+func settled(ctx context.Context, log *commitlog.Log) commitlog.Bounds {
+	if bounds := log.Bounds(); bounds.HighWatermark == bounds.End {
+		return bounds
+	}
+	_ = log.Flush(ctx) // after a failure, what was durable before still counts
+	return log.Bounds()
 }
 
 // answerTimestamp answers with the record that look finds, if it is below end.

@@ -10,7 +10,7 @@ import (
 // the high watermark.
 //
 // v2 added flexible versions.
-func (b *Broker) deleteRecords(_ *call, req *kmsg.DeleteRecordsRequest) kmsg.Response {
+func (b *Broker) deleteRecords(c *call, req *kmsg.DeleteRecordsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteRecordsResponse)
 	for _, topic := range req.Topics {
 		t := kmsg.NewDeleteRecordsResponseTopic()
@@ -18,7 +18,7 @@ func (b *Broker) deleteRecords(_ *call, req *kmsg.DeleteRecordsRequest) kmsg.Res
 		for _, p := range topic.Partitions {
 			at := kmsg.NewDeleteRecordsResponseTopicPartition()
 			at.Partition, at.LowWatermark = p.Partition, -1
-			start, err := b.deleteBefore(topic.Topic, p.Partition, p.Offset)
+			start, err := b.deleteBefore(c, topic.Topic, p.Partition, p.Offset)
 			if err != nil {
 				at.ErrorCode, _ = b.errorCode(err)
 			} else {
@@ -31,7 +31,7 @@ func (b *Broker) deleteRecords(_ *call, req *kmsg.DeleteRecordsRequest) kmsg.Res
 	return resp
 }
 
-func (b *Broker) deleteBefore(name string, partition int32, offset int64) (int64, error) {
+func (b *Broker) deleteBefore(c *call, name string, partition int32, offset int64) (int64, error) {
 	t, refused := b.topics.find(name, metadata.TopicID{}, false)
 	if refused != nil {
 		return 0, refused
@@ -43,8 +43,8 @@ func (b *Broker) deleteBefore(name string, partition int32, offset int64) (int64
 	if settings := t.settings.Load().log; t.internal || settings.Compact && !settings.Delete {
 		return 0, kerr.PolicyViolation // what compaction keeps is not to be cut off
 	}
-	if offset == -1 {
-		offset = log.Bounds().HighWatermark
+	if bounds := settled(c.ctx, log); offset == -1 {
+		offset = bounds.HighWatermark
 	}
 	return log.DeleteRecords(offset)
 }

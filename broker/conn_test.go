@@ -156,6 +156,22 @@ func TestAFetchThatWaitsIsAnsweredByTheNextAppend(t *testing.T) {
 	require.Equal(t, int64(1), resp.Topics[0].Partitions[0].HighWatermark)
 }
 
+func TestTheOffsetOfAnAnsweredRecordIsThere(t *testing.T) {
+	b := start(t, func(c *broker.Config) { c.Settings = map[string]string{"log.flush.interval.ms": "3600000"} })
+	w := dial(t, b)
+	makeTopic(t, w, "one")
+	list := kmsg.NewPtrListOffsetsRequest()
+	p := kmsg.NewListOffsetsRequestTopicPartition()
+	p.Timestamp = -1
+	list.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: "one", Partitions: []kmsg.ListOffsetsRequestTopicPartition{p}}}
+	w.send(w.frame(produceRequest("one", 1, batch(t, "x")), 9))
+	w.receive(&kmsg.ProduceResponse{Version: 9})
+	w.send(w.frame(list, 7))
+	resp := kmsg.ListOffsetsResponse{Version: 7}
+	w.receive(&resp)
+	require.Equal(t, int64(1), resp.Topics[0].Partitions[0].Offset, "acks=1 was answered, so the record counts")
+}
+
 func TestAStopDoesNotWaitForAFetch(t *testing.T) {
 	b := start(t, nil)
 	w := dial(t, b)

@@ -29,6 +29,7 @@ type brokerSettings struct {
 	IndividualCommit         bool  // individual.commit.enable
 	IndividualMaxMemoryBytes int64 // individual.commit.max.memory.bytes
 	Groups                   group.Config
+	CleanerBackoff           time.Duration // log.cleaner.backoff.ms
 	OffsetsRetentionCheck    time.Duration // offsets.retention.check.interval.ms
 }
 
@@ -47,6 +48,7 @@ func newBrokerSettings(c *configs.Broker) *brokerSettings {
 		IndividualCommit:         v.Bool("individual.commit.enable"),
 		IndividualMaxMemoryBytes: v.Int("individual.commit.max.memory.bytes"),
 		Groups:                   groupSettings(func(name string, _ int64) int64 { return v.Int(name) }),
+		CleanerBackoff:           millis(v, "log.cleaner.backoff.ms"),
 		OffsetsRetentionCheck:    millis(v, "offsets.retention.check.interval.ms"),
 	}
 }
@@ -76,7 +78,6 @@ func (b *Broker) configure(static map[string]string) error {
 	}
 	b.upkeepEvery = upkeepIntervals{
 		retention:  millis(v, "log.retention.check.interval.ms"),
-		cleaning:   millis(v, "log.cleaner.backoff.ms"),
 		checkpoint: checkpointEvery,
 	}
 	b.flushInterval = millis(v, "log.flush.interval.ms")

@@ -13,7 +13,7 @@ import (
 func (b *Broker) upkeep(ctx context.Context) {
 	retention := time.NewTicker(b.upkeepEvery.retention)
 	defer retention.Stop()
-	cleaning := time.NewTicker(b.upkeepEvery.cleaning)
+	cleaning := time.NewTimer(b.settings().CleanerBackoff)
 	defer cleaning.Stop()
 	checkpoint := time.NewTicker(b.upkeepEvery.checkpoint)
 	defer checkpoint.Stop()
@@ -23,6 +23,7 @@ func (b *Broker) upkeep(ctx context.Context) {
 			b.retain(ctx, time.Now())
 		case <-cleaning.C:
 			b.clean(ctx, time.Now())
+			cleaning.Reset(b.settings().CleanerBackoff)
 		case <-checkpoint.C:
 			b.checkpoint(ctx)
 		case <-ctx.Done():
@@ -35,7 +36,6 @@ func (b *Broker) upkeep(ctx context.Context) {
 // upkeepIntervals are how often each kind of upkeep runs.
 type upkeepIntervals struct {
 	retention  time.Duration // log.retention.check.interval.ms
-	cleaning   time.Duration // log.cleaner.backoff.ms
 	checkpoint time.Duration
 }
 

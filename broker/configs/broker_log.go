@@ -10,7 +10,7 @@ var brokerLogDefs = []Def{
 		Doc: "The codec that Kafka would recompress with. Batches are kept here as their producers sent them."},
 	{Name: "compression.zstd.level", Type: Int, Default: "3", Check: between(-131072, 22), Scope: Dynamic, Unused: true,
 		Doc: "The level of zstd for recompression."},
-	{Name: "log.cleaner.backoff.ms", Type: Long, Default: "15000", Check: atLeast(0),
+	{Name: "log.cleaner.backoff.ms", Type: Long, Default: "15000", Check: atLeast(0), Scope: Dynamic,
 		Doc: "How often logs are looked through for one to compact."},
 	{Name: "log.cleaner.dedupe.buffer.size", Type: Long, Default: "16777216", Check: atLeast(1 << 20),
 		Doc: "The memory for the keys of one compaction, in bytes; with more keys a pass cleans a part."},

@@ -44,7 +44,6 @@ var deviations = map[string]string{
 	"max.connections": "memory is bounded",
 
 	"queued.max.request.bytes":                   "memory is bounded",
-	"log.cleaner.backoff.ms":                     "it takes effect at the start",
 	"log.cleaner.dedupe.buffer.size":             "machines are small, and it takes effect at the start",
 	"log.flush.interval.ms":                      "what nobody waits for is fsynced soon",
 	"offsets.topic.replication.factor":           "there is one broker",
