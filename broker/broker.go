@@ -85,7 +85,7 @@ func (b *Broker) start(ctx context.Context) (err error) {
 	if b.store, err = b.openStore(); err != nil {
 		return err
 	}
-	b.filters = filter.New(filter.Config{MaxDecodedBatchBytes: int(b.settings().configs.Values().Int("max.decoded.batch.bytes")), Logger: b.log})
+	b.filters = filter.New(b.filterConfig())
 	b.topics = newTopics(b)
 	if b.controller, err = openController(ctx, b); err != nil {
 		return err

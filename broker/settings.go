@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lacunamq/lacuna/broker/configs"
+	"github.com/lacunamq/lacuna/broker/filter"
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/metadata"
 )
@@ -112,4 +113,15 @@ func (b *Broker) resource() metadata.Resource {
 func (s *brokerSettings) topic(t *metadata.Topic) *topicSettings {
 	v := s.configs.Topic(t.Config)
 	return &topicSettings{log: s.configs.LogConfig(v), individualCommit: v.Bool("individual.commit.enable")}
+}
+
+// filterConfig bounds what filtered fetches hold.
+func (b *Broker) filterConfig() filter.Config {
+	v := b.settings().configs.Values()
+	return filter.Config{
+		DecodedCacheBytes:    v.Int("fetch.filter.decoded.cache.bytes"),
+		IndexCacheBytes:      v.Int("fetch.filter.index.cache.bytes"),
+		MaxDecodedBatchBytes: int(v.Int("max.decoded.batch.bytes")),
+		Logger:               b.log,
+	}
 }

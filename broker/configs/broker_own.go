@@ -3,6 +3,10 @@ package configs
 // brokerOwnDefs are Lacuna's settings of a broker, and those that Kafka has without
 // describing them.
 var brokerOwnDefs = []Def{
+	{Name: "fetch.filter.decoded.cache.bytes", Type: Long, Default: "33554432", Check: atLeast(1 << 20),
+		Doc: "The memory for batches that key-filtered fetches have decoded and that other readers may want, in bytes."},
+	{Name: "fetch.filter.index.cache.bytes", Type: Long, Default: "67108864", Check: atLeast(1 << 20),
+		Doc: "The memory for slot indexes of segments, 2 bytes a record, in bytes. What does not fit is read from its file again."},
 	{Name: "fetch.filter.max.scan.bytes", Type: Int, Default: "67108864", Check: atLeast(1 << 16), Scope: Dynamic,
 		Doc: "How much of a partition one key-filtered fetch looks through, in bytes, before it answers how far it came."},
 	{Name: "fetch.max.memory.bytes", Type: Long, Default: "268435456", Check: atLeast(1 << 20),
