@@ -1,0 +1,194 @@
+package cooperative
+
+import "math"
+
+// AckType is what a member says of a record, in Kafka's numbers.
+type AckType int8
+
+const (
+	Gap     AckType = 0 // there was no record
+	Accept  AckType = 1
+	Release AckType = 2 // to be dealt again
+	Reject  AckType = 3 // never to be dealt again
+	Renew   AckType = 4 // the lock starts anew
+)
+
+// Ack is what a member says of records that it acquired.
+type Ack struct {
+	Run
+	Type AckType
+}
+
+// Outcome is what became of an Ack.
+type Outcome uint8
+
+const (
+	Done    Outcome = iota
+	NotHeld         // Kafka's INVALID_RECORD_STATE: the member does not hold all of it, and nothing was changed
+	Moved           // the same, for a renewal: the bucket has another holder, who waits for it
+	Invalid         // INVALID_REQUEST: not a run, or no type
+)
+
+// Acknowledge takes what a member says, one run after the other, and appends to dst what
+// became of each. A run is taken whole or not at all.
+func (d *Dispatcher) Acknowledge(dst []Outcome, memberID string, acks []Ack, nowMs int64, out *Changes) []Outcome {
+	d.Expire(nowMs, out)
+	m, known := d.members.by[memberID]
+	renewed := none
+	d.delayed = none
+	for _, a := range acks {
+		o := Invalid
+		switch {
+		case a.Start < 0 || a.Start >= a.End || a.Type < Gap || a.Type > Renew:
+		case !known:
+			o = NotHeld
+		default:
+			o = d.judge(m, a)
+		}
+		if o == Done {
+			d.carryOut(m, a, nowMs, &renewed, out)
+		}
+		dst = append(dst, o)
+	}
+	d.finish(out)
+	return dst
+}
+
+// judge tells whether a member may say so of the run.
+func (d *Dispatcher) judge(m uint32, a Ack) Outcome {
+	for number := a.Start >> pageShift; number<<pageShift < a.End; number++ {
+		pi := d.pages.find(number)
+		mask := maskOf(number, a.Start, a.End)
+		if pi == none || mask&^d.heldBy(pi, m, Acquired) != 0 {
+			return NotHeld
+		}
+		if a.Type == Renew && d.foreign > 0 && d.anyMoved(pi, mask, m) {
+			return Moved
+		}
+	}
+	return Done
+}
+
+// heldBy is the mask of a page's records that a member has, in a state; none: whoever has.
+func (d *Dispatcher) heldBy(pi, m uint32, s State) uint64 {
+	mask := uint64(0)
+	for gi := d.pages.at(pi).first; gi != none; {
+		g := d.holds.group(gi)
+		if h := d.holds.at(g.hold); h.state == s && (m == none || h.member == m) {
+			mask |= g.mask
+		}
+		gi = g.nextInPage
+	}
+	return mask
+}
+
+func (d *Dispatcher) anyMoved(pi uint32, mask uint64, m uint32) bool {
+	moved := false
+	p := d.pages.at(pi)
+	eachBit(p.number, mask, func(offset int64) {
+		moved = moved || d.lanes[d.laneOfRecord(p, pi, offset)].holder != m
+	})
+	return moved
+}
+
+func (d *Dispatcher) carryOut(m uint32, a Ack, nowMs int64, renewed *uint32, out *Changes) {
+	for number := a.Start >> pageShift; number<<pageShift < a.End; number++ {
+		pi := d.pages.find(number)
+		mask := maskOf(number, a.Start, a.End)
+		switch {
+		case a.Type == Release:
+			eachBit(number, mask, func(offset int64) {
+				if _, bit := pageOf(offset); d.heldBy(pi, m, Acquired)&bit != 0 { // else released with one before it
+					d.release(pi, offset, true, d.backoffOf, nowMs, out)
+				}
+			})
+		case a.Type == Reject && d.config.Limits.DeadLetters:
+			eachBit(number, mask, func(offset int64) {
+				_, bit := pageOf(offset)
+				d.raise(pi, offset, out)
+				d.deadLetter(d.groupOf(pi, bit), offset, Rejected, out)
+			})
+		case a.Type == Renew:
+			if *renewed == none {
+				*renewed = d.holds.open(Acquired, m, nowMs+d.config.Limits.LockMs, true)
+				d.holds.at(*renewed).since = nowMs
+				d.own(*renewed)
+			}
+			d.moveTo(*renewed, pi, m, mask)
+		default:
+			d.settleHeld(pi, m, mask, out)
+		}
+	}
+	switch {
+	case a.Type == Accept || a.Type == Gap || a.Type == Reject && !d.config.Limits.DeadLetters:
+		out.commit(a.Run)
+	}
+}
+
+// settleHeld ends the records of a mask, which a member holds.
+func (d *Dispatcher) settleHeld(pi, m uint32, mask uint64, out *Changes) {
+	for mask != 0 {
+		gi := d.groupOf(pi, mask&-mask)
+		part := d.holds.group(gi).mask & mask
+		d.settle(gi, part, out)
+		mask &^= part
+	}
+	d.pages.tidy(pi)
+}
+
+// moveTo moves acquired records to another hold.
+func (d *Dispatcher) moveTo(hi, pi, m uint32, mask uint64) {
+	to := d.holds.at(hi).state
+	for mask != 0 {
+		gi := d.groupOf(pi, mask&-mask)
+		part := d.holds.group(gi).mask & mask
+		mask &^= part
+		if d.holds.group(gi).hold != hi {
+			d.untake(gi, part, to)
+			d.take(hi, pi, part)
+		}
+	}
+}
+
+// settle ends the records of a mask, which are in the group. The page is left to be
+// tidied.
+func (d *Dispatcher) settle(gi uint32, mask uint64, out *Changes) {
+	g := d.holds.group(gi)
+	pi, state := g.page, d.holds.at(g.hold).state
+	d.untake(gi, mask, Settled)
+	p := d.pages.at(pi)
+	eachBit(p.number, p.tracked&mask, func(offset int64) { d.leaveKey(d.pages.refOf(pi, offset), state) })
+	d.forgetCounts(pi, mask, out)
+}
+
+// leaveKey takes a record, which was in the state, out of the list of its key.
+func (d *Dispatcher) leaveKey(r ref, was State) {
+	ki := d.pages.link(r).key
+	k := d.keys.at(ki)
+	if was == Acquired || was == Pending {
+		k.taken--
+	} else {
+		k.waiting--
+		d.waiting--
+	}
+	d.unlink(ki, r)
+	d.place(ki)
+}
+
+// backoffOf is how long a record with so many deliveries behind it is not dealt.
+func (d *Dispatcher) backoffOf(deliveries int) int64 {
+	backoff, limit := d.config.Limits.BackoffMs, d.config.Limits.BackoffMaxMs
+	for ; deliveries > 1 && backoff < limit; deliveries-- {
+		backoff = min(2*backoff, math.MaxInt64/4)
+	}
+	return min(backoff, max(limit, 0))
+}
+
+func noBackoff(int) int64 { return 0 }
+
+// finish is what each operation that may have freed records ends with.
+func (d *Dispatcher) finish(out *Changes) {
+	d.flushPool()
+	out.tidy()
+	d.changeMode()
+}

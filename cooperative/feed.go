@@ -1,0 +1,285 @@
+package cooperative
+
+import "github.com/lacunamq/lacuna/individualcommit"
+
+// Key is the key of a record, for the modes that keep an order.
+type Key struct {
+	Hash uint64 // keyfilter.Hash of the key, all 64 bits
+	Null bool   // there is none, or it could not be read: the record has no order
+}
+
+// Records are what was read of the log between two offsets.
+type Records struct {
+	Start, End int64 // what was read; an offset in it that Runs leaves out holds no record
+	Runs       []Run // the records, rising
+	Keys       []Key // one for each, in order; RoundRobin needs none
+}
+
+// WantsRecords tells whether Feed should be called, if the log has more: there is not much
+// left to deal. In KeyRange that is so while any member's buckets have little.
+func (d *Dispatcher) WantsRecords() bool {
+	if d.config.Mode != KeyRange {
+		return d.lanes[0].available() < d.ahead.read
+	}
+	for i := range d.lanes {
+		if l := &d.lanes[i]; l.holderID != "" && l.fresh.n+int(l.pool.Count()) < d.ahead.read/4 && !l.spilt() {
+			return true
+		}
+	}
+	return false
+}
+
+// Feed takes what was read of the log from FeedFrom on, or after the reopening of offsets
+// below it, again from there. What is committed, and what the dispatcher knows already,
+// is passed over.
+func (d *Dispatcher) Feed(r Records, out *Changes) {
+	defer out.tidy()
+	i := 0
+	for _, run := range r.Runs {
+		for at := run.Start; at < run.End; {
+			open := d.nextOpen(at, run.End)
+			d.feedOpen(open, r.Keys, i+int(open.Start-run.Start), out)
+			at = open.End
+		}
+		i += int(run.End - run.Start)
+	}
+	if r.Start <= d.FeedFrom() {
+		d.frontier = max(d.frontier, r.End)
+	}
+}
+
+// nextOpen is the first run of uncommitted offsets in [from, end), empty at end if there
+// is none.
+func (d *Dispatcher) nextOpen(from, end int64) Run {
+	from = max(from, d.ledger.Stable())
+	if gap, ok := d.ledger.NextGap(from); ok {
+		gap.Start = min(gap.Start, end)
+		return Run{Start: gap.Start, End: min(gap.End, end)}
+	}
+	for from < end && from < d.ledger.MaxCommit() && d.ledger.IsCommitted(from) {
+		from++
+	}
+	return Run{Start: min(from, end), End: end}
+}
+
+func (d *Dispatcher) feedOpen(r Run, keys []Key, i int, out *Changes) {
+	if d.config.Mode == RoundRobin {
+		d.feedPool(r)
+		return
+	}
+	for offset := r.Start; offset < r.End; offset++ {
+		k := keys[i+int(offset-r.Start)]
+		if d.isTaken(offset) {
+			d.adopt(offset, k)
+			continue
+		}
+		d.feedRecord(offset, k)
+	}
+}
+
+// feedPool makes the records of r available that are not taken.
+func (d *Dispatcher) feedPool(r Run) {
+	if len(d.holds.groups.items) == 0 || r.Start >= max(d.frontier, d.refed) && d.holds.count[Pending]+d.holds.count[Archiving] == 0 {
+		d.lanes[0].pool.Add(r)
+		return
+	}
+	for r.Start < r.End {
+		number, _ := pageOf(r.Start)
+		part := Run{Start: r.Start, End: min(r.End, (number+1)<<pageShift)}
+		r.Start = part.End
+		mask := maskOf(number, part.Start, part.End)
+		pi := d.pages.find(number)
+		if pi == none || d.pages.at(pi).taken&mask == 0 {
+			d.lanes[0].pool.Add(part)
+			continue
+		}
+		eachBit(number, mask&^d.pages.at(pi).taken, func(offset int64) {
+			d.lanes[0].pool.Add(Run{Start: offset, End: offset + 1})
+		})
+	}
+}
+
+func (d *Dispatcher) isTaken(offset int64) bool {
+	number, bit := pageOf(offset)
+	pi := d.pages.find(number)
+	return pi != none && d.pages.at(pi).taken&bit != 0
+}
+
+func (d *Dispatcher) isTracked(offset int64) bool {
+	number, bit := pageOf(offset)
+	pi := d.pages.find(number)
+	return pi != none && d.pages.at(pi).tracked&bit != 0
+}
+
+// adopt gives a record its key that was taken before it was read: after a restart, or a
+// change of the mode.
+func (d *Dispatcher) adopt(offset int64, k Key) {
+	if k.Null || d.isTracked(offset) {
+		return
+	}
+	number, bit := pageOf(offset)
+	hi := d.holds.group(d.groupOf(d.pages.find(number), bit)).hold
+	switch d.holds.at(hi).state {
+	case Pending:
+		ki := d.keyOf(k.Hash)
+		d.insert(ki, offset)
+		d.keys.at(ki).taken++
+		d.place(ki)
+	case Delayed:
+		ki := d.keyOf(k.Hash)
+		d.addWaiting(ki, offset)
+		d.place(ki)
+	default: // what is archiving holds up nobody
+	}
+}
+
+// feedRecord puts a record in its lane, unless it is there.
+func (d *Dispatcher) feedRecord(offset int64, k Key) {
+	hash := k.Hash
+	if k.Null {
+		hash = 0
+	}
+	li := d.laneOf(hash)
+	if k.Null {
+		li = d.laneOfOffset(offset)
+	}
+	l := &d.lanes[li]
+	if d.spill(l, offset) {
+		return
+	}
+	switch {
+	case k.Null:
+		l.pool.Add(Run{Start: offset, End: offset + 1})
+	case offset < max(d.frontier, d.refed) && (d.isTracked(offset) || l.fresh.has(offset)):
+	default:
+		d.addFresh(li, freshRecord{offset, hash})
+	}
+}
+
+func (d *Dispatcher) addFresh(li uint32, f freshRecord) {
+	d.lanes[li].fresh.push(f)
+	d.fresh++
+}
+
+// examine looks at the first fresh record of a lane, once: it is dealt, or put behind the
+// others of its key. It tells whether to go on.
+func (d *Dispatcher) examine(li uint32) bool {
+	l := &d.lanes[li]
+	f := *l.fresh.at(0)
+	if f.offset < d.refed && (d.isTracked(f.offset) || d.isTaken(f.offset) || d.ledger.IsCommitted(f.offset)) {
+		d.popFresh(l)
+		return true
+	}
+	ki, known := d.keyBy.find(f.hash)
+	if known && !d.mayExtend(ki) {
+		d.popFresh(l)
+		d.addBehind(ki, f.offset)
+		return true
+	}
+	switch d.offer(f.offset) {
+	case keep:
+		return false
+	case gone:
+		d.popFresh(l)
+		return true
+	}
+	d.popFresh(l)
+	ki = d.keyOf(f.hash)
+	d.insert(ki, f.offset)
+	k := d.keys.at(ki)
+	k.taken++
+	k.holder = d.hand.member
+	return true
+}
+
+func (d *Dispatcher) popFresh(l *lane) {
+	l.fresh.pop()
+	d.fresh--
+}
+
+// mayExtend tells whether the member that is dealt to may get the next record of a key
+// at once: it has all before it.
+func (d *Dispatcher) mayExtend(ki uint32) bool {
+	k := d.keys.at(ki)
+	return k.from == k.to && k.wait == none && k.taken > 0 && k.holder == d.hand.member
+}
+
+// addBehind lets a record wait for the others of its key.
+func (d *Dispatcher) addBehind(ki uint32, offset int64) {
+	k := d.keys.at(ki)
+	switch {
+	case k.from < k.to && offset >= k.from:
+		k.to = max(k.to, offset+1)
+	case k.from == k.to && k.waiting > 0 && d.pages.offsetOf(k.tail) < offset && d.overfull():
+		k.from, k.to = offset, offset+1
+	default:
+		d.addWaiting(ki, offset)
+	}
+	d.place(ki)
+}
+
+// AdvanceStart tells that the log starts at offset now; what was before is gone, whoever
+// had it.
+func (d *Dispatcher) AdvanceStart(offset int64, out *Changes) {
+	d.marks = d.marks[:0]
+	for pi := range d.pages.all.items {
+		p := d.pages.at(uint32(pi))
+		if p.number<<pageShift < offset && p.taken|p.counted|p.tracked != 0 {
+			d.marks = append(d.marks, uint32(pi))
+		}
+	}
+	for _, pi := range d.marks {
+		number := d.pages.at(pi).number
+		d.settlePage(pi, maskOf(number, number<<pageShift, offset), out)
+	}
+	d.forgetFresh(Run{End: offset})
+	d.frontier = max(d.frontier, offset)
+	out.tidy()
+	d.changeMode()
+}
+
+// Settle tells that offsets became committed otherwise than by an acknowledgement here.
+// Whoever had them has them no more.
+func (d *Dispatcher) Settle(runs []individualcommit.Run, out *Changes) {
+	for _, r := range runs {
+		for number := r.Start >> pageShift; number<<pageShift < r.End; number++ {
+			if pi := d.pages.find(number); pi != none {
+				d.settlePage(pi, maskOf(number, r.Start, r.End), out)
+			}
+		}
+		d.forgetFresh(r)
+	}
+	out.tidy()
+	d.changeMode()
+}
+
+// forgetFresh takes out records that nobody has had.
+func (d *Dispatcher) forgetFresh(r Run) {
+	for i := range d.lanes {
+		l := &d.lanes[i]
+		l.pool.Remove(r)
+		n := l.fresh.n
+		l.fresh.retain(func(f freshRecord) bool { return f.offset < r.Start || f.offset >= r.End })
+		d.fresh -= n - l.fresh.n
+	}
+}
+
+// settlePage ends the records of a mask, in whatever state they are.
+func (d *Dispatcher) settlePage(pi uint32, mask uint64, out *Changes) {
+	number := d.pages.at(pi).number
+	p := d.pages.at(pi)
+	for taken := p.taken & mask; taken != 0; taken = d.pages.at(pi).taken & mask {
+		gi := d.groupOf(pi, taken&-taken)
+		d.settle(gi, d.holds.group(gi).mask&mask, out)
+	}
+	eachBit(number, p.tracked&mask, func(offset int64) {
+		r := d.pages.refOf(pi, offset)
+		ki := d.pages.link(r).key
+		d.keys.at(ki).waiting--
+		d.waiting--
+		d.unlink(ki, r)
+		d.place(ki)
+	})
+	d.forgetCounts(pi, mask, out)
+	d.pages.tidy(pi)
+}

@@ -1,0 +1,164 @@
+package cooperative
+
+import (
+	"slices"
+
+	"github.com/lacunamq/lacuna/individualcommit"
+	"github.com/lacunamq/lacuna/keyfilter"
+)
+
+// lane is records that the same members may be dealt: all of the partition, or in
+// KeyRange those of a bucket.
+type lane struct {
+	pool     individualcommit.OffsetSet // available records without order: of null keys, and all in RoundRobin
+	fresh    ring                       // records with a key that were not looked at
+	ready    list                       // keys with a record for any member of the lane
+	from, to int64                      // its records in [from, to) are not kept but read again
+	asked    bool
+	holderID string // KeyRange: whose bucket it is, "" if nobody's
+	holder   uint32 // the same, none if it is not known
+	foreign  int    // records of the lane that another member still has
+}
+
+func (l *lane) spilt() bool { return l.from < l.to }
+
+// available is about how many records of the lane can be dealt: a ready key is one.
+func (l *lane) available() int {
+	if l.foreign > 0 {
+		return 0
+	}
+	return l.fresh.n + int(l.pool.Count()) + l.ready.n
+}
+
+func (d *Dispatcher) makeLanes() {
+	n := 1
+	if d.config.Mode == KeyRange {
+		n = int(d.config.Assignment.Buckets().Count())
+	}
+	d.lanes = make([]lane, n)
+	d.fresh, d.foreign, d.spilt = 0, 0, 0
+	for i := range d.lanes {
+		l := &d.lanes[i]
+		l.ready, l.holder = emptyList, none
+		if d.config.Mode == KeyRange {
+			l.holderID = d.config.Assignment.Holder(int32(i))
+			if m, ok := d.members.by[l.holderID]; ok {
+				l.holder = m
+			}
+		}
+	}
+}
+
+// laneOf is the lane of a key's hash.
+func (d *Dispatcher) laneOf(hash uint64) uint32 {
+	if d.config.Mode != KeyRange {
+		return 0
+	}
+	point := d.config.Line.Point(d.config.Partition, uint16(hash>>48))
+	return uint32(d.config.Assignment.Buckets().At(point, d.config.Line))
+}
+
+// laneOfOffset is the lane of a record without a key.
+func (d *Dispatcher) laneOfOffset(offset int64) uint32 {
+	if d.config.Mode != KeyRange {
+		return 0
+	}
+	return d.laneOf(keyfilter.Hash(nil, offset))
+}
+
+// laneOfRecord is the lane of a record that may be in the list of a key.
+func (d *Dispatcher) laneOfRecord(p *page, pi uint32, offset int64) uint32 {
+	if _, bit := pageOf(offset); p.tracked&bit != 0 {
+		return d.laneOf(d.keys.at(d.pages.link(d.pages.refOf(pi, offset)).key).hash)
+	}
+	return d.laneOfOffset(offset)
+}
+
+// SetAssignment tells who holds which bucket from now on, in KeyRange. What was waiting
+// goes to the new holders; a bucket of which another member still has records is not
+// dealt before they are done.
+func (d *Dispatcher) SetAssignment(a keyfilter.Assignment) {
+	if d.next != nil {
+		d.next.Assignment = a
+	}
+	if d.config.Mode != KeyRange {
+		return
+	}
+	old := d.lanes
+	cut := d.frontier
+	for i := range old {
+		if old[i].spilt() {
+			cut = min(cut, old[i].from)
+		}
+	}
+	d.config.Assignment = a
+	d.makeLanes()
+	var all []freshRecord
+	for i := range old {
+		for old[i].fresh.n > 0 {
+			if f := old[i].fresh.pop(); f.offset < cut {
+				all = append(all, f)
+			}
+		}
+		for r := range old[i].pool.Runs(0) {
+			for offset := r.Start; offset < min(r.End, cut); offset++ {
+				d.lanes[d.laneOfOffset(offset)].pool.Add(Run{Start: offset, End: offset + 1})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b freshRecord) int { return int(a.offset - b.offset) })
+	for _, f := range all {
+		d.addFresh(d.laneOf(f.hash), f)
+	}
+	d.rewind(cut)
+	d.replaceKeys()
+	d.countForeign()
+}
+
+// replaceKeys puts all keys in the lists of the new lanes.
+func (d *Dispatcher) replaceKeys() {
+	for ki := range d.keys.items {
+		d.keys.items[ki].listed = false
+	}
+	for ki := range d.keys.items {
+		if d.keys.items[ki].live {
+			d.place(uint32(ki))
+		}
+	}
+}
+
+// isForeign tells whether a hold keeps back the lane: its member has the records and the
+// lane is another's.
+func (d *Dispatcher) isForeign(h *hold, l *lane) bool {
+	return (h.state == Acquired || h.state == Pending) && h.member != none && h.member != l.holder
+}
+
+func (d *Dispatcher) countForeign() {
+	for pi := range d.pages.all.items {
+		p := d.pages.at(uint32(pi))
+		if p.taken == 0 {
+			continue
+		}
+		for gi := p.first; gi != none; gi = d.holds.group(gi).nextInPage {
+			g := d.holds.group(gi)
+			d.addForeign(d.holds.at(g.hold), p, g.mask, 1)
+		}
+	}
+}
+
+func (d *Dispatcher) addForeign(h *hold, p *page, mask uint64, n int) {
+	eachBit(p.number, mask, func(offset int64) {
+		l := &d.lanes[d.laneOfRecord(p, d.pages.find(p.number), offset)]
+		if d.isForeign(h, l) {
+			l.foreign += n
+			d.foreign += n
+		}
+	})
+}
+
+// forgetForeign counts records down that keep their lanes back and are about to go.
+func (d *Dispatcher) forgetForeign(h *hold, p *page, mask uint64) {
+	if d.foreign > 0 {
+		d.addForeign(h, p, mask, -1)
+	}
+}

@@ -1,0 +1,117 @@
+package cooperative
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// ref names an offset by its page's index and its bit there: 4 bytes instead of 8. It is
+// good while the page is.
+type ref = uint32
+
+// link makes an offset part of the list of its key, which is in order of the offsets.
+type link struct {
+	key        uint32
+	next, prev ref
+}
+
+// block names room for the links of a page: 8, 16, 32 or 64, by class.
+type block struct {
+	at    uint32
+	class uint8
+}
+
+var noBlock = block{at: none}
+
+func (b block) room() int { return 8 << b.class }
+
+// linkStore keeps the links of a page side by side without holes, so that one of a page's
+// offsets in ten costs not ten times as much as all.
+type linkStore struct {
+	classes [4]struct {
+		items []link
+		free  []uint32
+	}
+}
+
+func (s *linkStore) take(class uint8) block {
+	c := &s.classes[class]
+	b := block{class: class}
+	if n := len(c.free); n > 0 {
+		b.at = c.free[n-1]
+		c.free = c.free[:n-1]
+		return b
+	}
+	b.at = uint32(len(c.items) / b.room())
+	c.items = slices.Grow(c.items, b.room())[:len(c.items)+b.room()]
+	return b
+}
+
+func (s *linkStore) give(b block) {
+	c := &s.classes[b.class]
+	if c.free = append(c.free, b.at); len(c.free)*b.room() == len(c.items) {
+		c.items, c.free = c.items[:0], c.free[:0]
+	}
+}
+
+func (s *linkStore) of(b block) []link {
+	at := int(b.at) * b.room()
+	return s.classes[b.class].items[at : at+b.room()]
+}
+
+func (s *linkStore) move(b block, class uint8, n int) block {
+	to := s.take(class)
+	copy(s.of(to), s.of(b)[:n])
+	s.give(b)
+	return to
+}
+
+func (p *pages) refOf(i uint32, offset int64) ref {
+	return i<<pageShift | uint32(offset&(pageBits-1))
+}
+
+func (p *pages) offsetOf(r ref) int64 {
+	return p.at(r>>pageShift).number<<pageShift | int64(r&(pageBits-1))
+}
+
+// link is the link of an offset that is tracked.
+func (p *pages) link(r ref) *link {
+	g := p.at(r >> pageShift)
+	rank := bits.OnesCount64(g.tracked & (1<<(r&(pageBits-1)) - 1))
+	return &p.links.of(g.links)[rank]
+}
+
+// addLink makes room for the link of an offset.
+func (p *pages) addLink(r ref, l link) {
+	g := p.at(r >> pageShift)
+	n := bits.OnesCount64(g.tracked)
+	switch {
+	case n == 0:
+		g.links = p.links.take(0)
+	case n == g.links.room():
+		g.links = p.links.move(g.links, g.links.class+1, n)
+	}
+	bit := r & (pageBits - 1)
+	rank := bits.OnesCount64(g.tracked & (1<<bit - 1))
+	all := p.links.of(g.links)
+	copy(all[rank+1:n+1], all[rank:n])
+	all[rank] = l
+	g.tracked |= 1 << bit
+}
+
+func (p *pages) removeLink(r ref) {
+	g := p.at(r >> pageShift)
+	n := bits.OnesCount64(g.tracked)
+	bit := r & (pageBits - 1)
+	rank := bits.OnesCount64(g.tracked & (1<<bit - 1))
+	all := p.links.of(g.links)
+	copy(all[rank:n-1], all[rank+1:n])
+	g.tracked &^= 1 << bit
+	switch n--; {
+	case n == 0:
+		p.links.give(g.links)
+		g.links = noBlock
+	case g.links.class > 0 && n <= g.links.room()/4:
+		g.links = p.links.move(g.links, g.links.class-1, n)
+	}
+}

@@ -1,0 +1,241 @@
+package cooperative
+
+import "slices"
+
+// release ends the delivery of a record that is acquired or pending without its being
+// done: it can be dealt again, or is archived if this was one delivery too many. Of its
+// key, those acquired after it come back with it.
+func (d *Dispatcher) release(pi uint32, offset int64, raise bool, backoff func(int) int64, nowMs int64, out *Changes) {
+	_, bit := pageOf(offset)
+	wait := int64(0)
+	if raise {
+		count := d.raise(pi, offset, out)
+		if count >= d.config.Limits.Deliveries {
+			d.archiveTaken(pi, offset, out)
+			return
+		}
+		wait = backoff(count)
+	}
+	r := d.pages.refOf(pi, offset)
+	tracked := d.pages.at(pi).tracked&bit != 0
+	if wait > 0 {
+		d.untake(d.groupOf(pi, bit), bit, Delayed)
+		d.delay(pi, bit, nowMs+wait)
+	} else {
+		d.untake(d.groupOf(pi, bit), bit, Available)
+		if !tracked {
+			d.toPool(offset)
+		}
+	}
+	if !tracked {
+		d.pages.tidy(pi)
+		return
+	}
+	ki := d.pages.link(r).key
+	d.keys.at(ki).taken--
+	d.startWaiting(ki, r)
+	for later := d.pages.link(r).next; later != none; later = d.pages.link(later).next {
+		if d.stateOf(later) == Acquired {
+			d.untake(d.groupOf(later>>pageShift, 1<<(later&(pageBits-1))), 1<<(later&(pageBits-1)), Available)
+			d.keys.at(ki).taken--
+			d.startWaiting(ki, later)
+		}
+	}
+	d.place(ki)
+}
+
+// raise counts a delivery of a record that has ended, and gives how many there were.
+func (d *Dispatcher) raise(pi uint32, offset int64, out *Changes) int {
+	count := min(int(d.pages.count(offset))+1, 255)
+	d.pages.setCount(pi, offset, uint8(count))
+	d.logged.Add(Run{Start: offset / BlockOffsets, End: offset/BlockOffsets + 1})
+	out.count(offset)
+	return count
+}
+
+// delay keeps records, which nobody has, from being dealt until a time.
+func (d *Dispatcher) delay(pi uint32, mask uint64, untilMs int64) {
+	if d.delayed == none || d.holds.at(d.delayed).deadline != untilMs {
+		d.delayed = d.holds.open(Delayed, none, untilMs, true)
+	}
+	d.take(d.delayed, pi, mask)
+}
+
+// toPool makes a record without order available. Neighbours are collected to go there
+// together.
+func (d *Dispatcher) toPool(offset int64) {
+	if d.config.Mode == KeyRange || offset != d.back.End {
+		d.flushPool()
+		d.back.Start = offset
+	}
+	d.back.End = offset + 1
+}
+
+func (d *Dispatcher) flushPool() {
+	// What is not below the frontier will be fed.
+	if d.back.End = min(d.back.End, d.frontier); d.back.Start < d.back.End {
+		d.lanes[d.laneOfOffset(d.back.Start)].pool.Add(d.back)
+	}
+	d.back = Run{End: -1}
+}
+
+// archiveTaken ends a record that reached its delivery limit.
+func (d *Dispatcher) archiveTaken(pi uint32, offset int64, out *Changes) {
+	_, bit := pageOf(offset)
+	gi := d.groupOf(pi, bit)
+	if d.config.Limits.DeadLetters {
+		d.deadLetter(gi, offset, Exhausted, out)
+		return
+	}
+	d.settle(gi, bit, out)
+	d.pages.tidy(pi)
+	out.commit(Run{Start: offset, End: offset + 1})
+}
+
+// deadLetter lets a record of the group wait for its dead letter.
+func (d *Dispatcher) deadLetter(gi uint32, offset int64, cause Cause, out *Changes) {
+	_, bit := pageOf(offset)
+	g := d.holds.group(gi)
+	pi, state := g.page, d.holds.at(g.hold).state
+	d.untake(gi, bit, Archiving)
+	if d.pages.at(pi).tracked&bit != 0 {
+		d.leaveKey(d.pages.refOf(pi, offset), state)
+	}
+	d.awaitDeadLetter(pi, offset, cause, out)
+}
+
+func (d *Dispatcher) awaitDeadLetter(pi uint32, offset int64, cause Cause, out *Changes) {
+	_, bit := pageOf(offset)
+	hi := d.holds.open(Archiving, none, 0, false)
+	d.holds.at(hi).cause = cause
+	d.take(hi, pi, bit)
+	d.logged.Add(Run{Start: offset / BlockOffsets, End: offset/BlockOffsets + 1})
+	out.count(offset)
+	out.DeadLetters = append(out.DeadLetters, DeadLetter{Offset: offset, Count: int16(d.pages.count(offset)), Cause: cause})
+}
+
+// archive ends an available record whose deliveries are at the limit; it is out of its
+// lane and its key, or will be.
+func (d *Dispatcher) archive(offset int64, was State, out *Changes) {
+	number, bit := pageOf(offset)
+	pi := d.pages.get(number)
+	if d.config.Limits.DeadLetters && was.mayBecome(Archiving) {
+		d.awaitDeadLetter(pi, offset, Exhausted, out)
+		return
+	}
+	d.forgetCounts(pi, bit, out)
+	out.commit(Run{Start: offset, End: offset + 1})
+	d.pages.tidy(pi)
+}
+
+// Expire ends what has come to its time: locks, of which it counts a delivery, and
+// backoffs. It is to be called at NextDeadline.
+func (d *Dispatcher) Expire(nowMs int64, out *Changes) {
+	if len(d.holds.due) == 0 || d.holds.at(d.holds.due[0]).deadline > nowMs {
+		return
+	}
+	d.offsets = d.offsets[:0]
+	for len(d.holds.due) > 0 && d.holds.at(d.holds.due[0]).deadline <= nowMs {
+		hi := d.holds.due[0]
+		if d.holds.at(hi).state == Delayed {
+			d.endDelay(hi)
+			continue
+		}
+		d.holds.undue(hi)
+		d.collect(hi)
+	}
+	d.releaseCollected(true, nowMs, out, func(h *hold) bool { return h.heapAt < 0 })
+	d.finish(out)
+}
+
+// collect adds the records of a hold to those to be released.
+func (d *Dispatcher) collect(hi uint32) {
+	for gi := d.holds.at(hi).first; gi != none; gi = d.holds.group(gi).next {
+		g := d.holds.group(gi)
+		eachBit(d.pages.at(g.page).number, g.mask, func(offset int64) { d.offsets = append(d.offsets, offset) })
+	}
+}
+
+// releaseCollected releases the collected records that are still acquired in a hold that
+// is meant, in order: of each key the first is the one whose delivery counts.
+func (d *Dispatcher) releaseCollected(raise bool, nowMs int64, out *Changes, meant func(*hold) bool) {
+	slices.Sort(d.offsets)
+	for _, offset := range d.offsets {
+		number, bit := pageOf(offset)
+		pi := d.pages.find(number)
+		if pi == none || d.pages.at(pi).taken&bit == 0 {
+			continue
+		}
+		if h := d.holds.at(d.holds.group(d.groupOf(pi, bit)).hold); h.state == Acquired && meant(h) {
+			d.release(pi, offset, raise, noBackoff, nowMs, out)
+		}
+	}
+}
+
+// endDelay makes delayed records available.
+func (d *Dispatcher) endDelay(hi uint32) {
+	for more := true; more; {
+		gi := d.holds.at(hi).first
+		g := *d.holds.group(gi)
+		more = d.holds.group(gi).next != none
+		d.untake(gi, g.mask, Available)
+		p := d.pages.at(g.page)
+		number, tracked := p.number, p.tracked
+		eachBit(number, g.mask&tracked, func(offset int64) {
+			d.place(d.pages.link(d.pages.refOf(g.page, offset)).key)
+		})
+		eachBit(number, g.mask&^tracked, d.toPool)
+		d.pages.tidy(g.page)
+	}
+	d.flushPool()
+}
+
+// MemberLeft ends a member that is gone or was fenced. What it had acquired counts as
+// delivered. What it has pending in a transaction stays so.
+func (d *Dispatcher) MemberLeft(memberID string, nowMs int64, out *Changes) {
+	d.endMember(memberID, true, nowMs, out)
+}
+
+// ReleaseMember ends the session of a member that closed it normally: as MemberLeft, but
+// no delivery is counted.
+func (d *Dispatcher) ReleaseMember(memberID string, nowMs int64, out *Changes) {
+	d.endMember(memberID, false, nowMs, out)
+}
+
+func (d *Dispatcher) endMember(memberID string, raise bool, nowMs int64, out *Changes) {
+	d.Expire(nowMs, out)
+	m, ok := d.members.by[memberID]
+	if !ok {
+		return
+	}
+	d.offsets, d.marks = d.offsets[:0], d.marks[:0]
+	for hi := d.members.at(m).holds; hi != none; hi = d.holds.at(hi).next {
+		if d.holds.at(hi).state == Acquired {
+			d.collect(hi)
+		} else {
+			d.marks = append(d.marks, hi)
+		}
+	}
+	d.releaseCollected(raise, nowMs, out, func(h *hold) bool { return h.member == m })
+	for _, hi := range d.marks {
+		d.orphan(hi)
+	}
+	d.dropMember(m)
+	d.finish(out)
+}
+
+// orphan takes pending records from a member that left. Their keys wait for the end of
+// the transaction.
+func (d *Dispatcher) orphan(hi uint32) {
+	for gi := d.holds.at(hi).first; gi != none; gi = d.holds.group(gi).next {
+		g := d.holds.group(gi)
+		p := d.pages.at(g.page)
+		d.forgetForeign(d.holds.at(hi), p, g.mask)
+		eachBit(p.number, g.mask&p.tracked, func(offset int64) {
+			ki := d.pages.link(d.pages.refOf(g.page, offset)).key
+			d.keys.at(ki).holder = none
+			d.place(ki)
+		})
+	}
+	d.disown(hi)
+}

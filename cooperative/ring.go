@@ -1,0 +1,63 @@
+package cooperative
+
+// freshRecord is a record with a key that was fed and not looked at.
+type freshRecord struct {
+	offset int64
+	hash   uint64
+}
+
+// ring is a queue of such records, in order of their offsets.
+type ring struct {
+	items []freshRecord // a power of 2 of them
+	head  int
+	n     int
+}
+
+func (q *ring) at(i int) *freshRecord { return &q.items[(q.head+i)&(len(q.items)-1)] }
+
+func (q *ring) push(f freshRecord) {
+	if q.n == len(q.items) {
+		items := make([]freshRecord, max(64, 2*q.n))
+		for i := range q.n {
+			items[i] = *q.at(i)
+		}
+		q.items, q.head = items, 0
+	}
+	q.n++
+	*q.at(q.n - 1) = f
+	for i := q.n - 1; i > 0 && q.at(i-1).offset > q.at(i).offset; i-- { // reopened
+		*q.at(i - 1), *q.at(i) = *q.at(i), *q.at(i - 1)
+	}
+}
+
+func (q *ring) pop() freshRecord {
+	f := *q.at(0)
+	q.head = (q.head + 1) & (len(q.items) - 1)
+	q.n--
+	return f
+}
+
+// has tells whether the offset is in the queue.
+func (q *ring) has(offset int64) bool {
+	lo, hi := 0, q.n
+	for lo < hi {
+		if mid := (lo + hi) / 2; q.at(mid).offset < offset {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo < q.n && q.at(lo).offset == offset
+}
+
+// retain keeps the records that keep says yes to.
+func (q *ring) retain(keep func(freshRecord) bool) {
+	n := 0
+	for i := range q.n {
+		if f := *q.at(i); keep(f) {
+			*q.at(n) = f
+			n++
+		}
+	}
+	q.n = n
+}
