@@ -181,7 +181,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 						t.Log("fault at operation", n)
 					}
 				}()
-				for ; ; n++ {
+				for ; ; n += 1 + raceSlowdown/3 { // every one without the race detector
 					c := &faultCounter{n: n, forever: forever}
 					mem := vfs.NewCrashableMem()
 					playWithFaults(t, mem, kind(mem, c), name != "read")

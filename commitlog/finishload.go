@@ -1,10 +1,6 @@
 package commitlog
 
-import (
-	"errors"
-
-	"go.uber.org/zap"
-)
+import "go.uber.org/zap"
 
 // holesBelow is the offset below which offsets may be missing in a segment.
 func (r *loader) holesBelow() int64 {
@@ -142,29 +138,4 @@ func (l *Log) logRecovery() {
 	for _, name := range l.recovery.Rebuilt {
 		l.logger.Warn("recovery made a file anew", zap.String("partition", l.opts.Name), zap.String("file", name))
 	}
-}
-
-// checkpointAll writes what the next Open would else have to find out. All data is
-// durable.
-func (l *Log) checkpointAll() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.mu.flush.rolled) > 0 {
-		return errors.New("a sealed segment has no index, for want of space")
-	}
-	changed := l.mu.epochNew && len(*l.segments.Load()) > 0
-	if s := l.mu.active; s != nil && s.size.Load() != l.mu.flush.checkpointed {
-		image := l.imageLocked(s, false)
-		if err := l.writeIndex(s, &image); err != nil {
-			return err
-		}
-		changed = true
-	}
-	if !changed {
-		return nil
-	}
-	if l.mu.epochNew {
-		return l.disk.writeState(&l.mu.state)
-	}
-	return l.disk.syncDir()
 }

@@ -46,7 +46,7 @@ type flushState struct {
 // for fsyncs.
 type rolledSegment struct {
 	segment *segment
-	image   indexImage
+	image   *indexImage
 }
 
 // flushAfterAppendLocked decides when an append of that many records becomes durable.
@@ -163,7 +163,7 @@ type flushWork struct {
 
 	active     *segment // nil: nothing to fsync in it
 	bytes, end int64
-	checkpoint *indexImage // nil: none due
+	checkpoint *indexImage // of what is durable after the round; nil: none due
 }
 
 // flusher runs rounds until there is nothing to do.
@@ -176,6 +176,9 @@ func (l *Log) flusher() {
 		}
 		err := l.runFlush(&w)
 		l.endFlush(&w, err)
+		if err == nil && w.checkpoint != nil {
+			l.checkpoint(w.active, w.checkpoint)
+		}
 	}
 }
 
@@ -196,8 +199,7 @@ func (l *Log) nextFlush() (flushWork, bool) {
 	if s := l.mu.active; s != nil && l.mu.durable < w.end {
 		w.active, w.bytes = s, s.size.Load()
 		if w.bytes-f.checkpointed >= l.opts.checkpointBytes {
-			image := l.imageLocked(s, false)
-			w.checkpoint = &image
+			w.checkpoint, _ = l.imageLocked(s, false) // an index that cannot be read is found elsewhere
 		}
 	}
 	return w, true
@@ -217,12 +219,6 @@ func (l *Log) runFlush(w *flushWork) error {
 	}
 	if err == nil && w.active != nil {
 		err = l.syncSegment(w.active)
-	}
-	if err == nil && w.checkpoint != nil {
-		err = l.writeIndex(w.active, w.checkpoint)
-		if isNoSpace(err) {
-			err, w.checkpoint = nil, nil // recovery will read more
-		}
 	}
 	l.syncing.failed = err
 	return err
@@ -245,7 +241,7 @@ func (l *Log) sealRolled(w *flushWork) error {
 	}
 	var left []rolledSegment
 	for _, r := range w.rolled {
-		err := l.writeIndex(r.segment, &r.image)
+		err := l.writeIndex(r.segment, r.image)
 		switch {
 		case isNoSpace(err):
 			left = append(left, r)
@@ -292,9 +288,6 @@ func (l *Log) endFlush(w *flushWork, err error) {
 	if w.end > l.mu.durable {
 		l.mu.durable = w.end
 		l.mu.durableBytes = w.bytes
-	}
-	if w.checkpoint != nil && w.active == l.mu.active {
-		f.checkpointed = w.bytes
 	}
 	f.current = nil
 	l.publishLocked()

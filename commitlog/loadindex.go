@@ -62,7 +62,7 @@ func (l *Log) rebuildIndex(s *segment) (*segmentIndex, error) {
 		return c.index, nil
 	}
 	m := indexImage{
-		header:  indexHeader{sealed: true, base: s.base, dataBytes: s.size.Load(), next: s.next.Load(), stats: s.stats},
+		header:  indexHeader{sealed: s.sealed.Load(), base: s.base, dataBytes: s.size.Load(), next: s.next.Load(), stats: s.stats},
 		entries: c.index.entries.view(), aborted: c.index.aborted.view(), producers: ps.appendTo(nil),
 	}
 	return c.index, l.saveRebuilt(s, &m)

@@ -143,7 +143,10 @@ func (r *loader) seal(i int) error {
 	if err := l.syncSegment(s); err != nil {
 		return err
 	}
-	x := s.index.Load()
+	x, err := l.indexOf(s)
+	if err != nil {
+		return err
+	}
 	m := indexImage{
 		header:  indexHeader{sealed: true, base: s.base, dataBytes: s.size.Load(), next: s.next.Load(), stats: s.stats},
 		entries: x.entries.view(), aborted: x.aborted.view(), producers: r.producers.appendTo(nil),

@@ -110,6 +110,9 @@ func (l *Log) SetConfig(c Config) {
 	defer l.mu.Unlock()
 	l.mu.config = c
 	l.publishLocked()
+	if l.answersAfterSyncLocked() && l.mu.durable < l.end.Load() && l.writableLocked() == nil {
+		l.joinFlushLocked() // what was visible when written is to be durable now
+	}
 }
 
 // EndOfEpoch answers OffsetForLeaderEpoch: the largest known leader epoch at or below

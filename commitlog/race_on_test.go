@@ -3,4 +3,4 @@
 package commitlog
 
 // raceSlowdown divides what random tests do when the race detector is on.
-const raceSlowdown = 5
+const raceSlowdown = 10

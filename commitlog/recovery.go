@@ -218,19 +218,16 @@ func (r *loader) sizeOf(s *segment) (int64, error) {
 	return size, nil
 }
 
-// reopen loads the index of the segment that was active at a clean stop.
+// reopen checks the index of the segment that was active at a clean stop. It is loaded
+// when somebody reads or appends.
 func (r *loader) reopen(s *segment, size int64) error {
-	x, err := r.log.disk.readIndex(s.base, indexExt)
+	_, err := r.log.disk.readIndex(s.base, indexExt)
 	if errors.Is(err, errCorruptFile) {
 		delete(r.headers, s.base)
 		r.forget(s)
 		return r.scan(len(r.segments)-1, size)
 	}
-	if err != nil {
-		return err
-	}
-	s.index.Store(x.index)
-	return nil
+	return err
 }
 
 func (r *loader) forget(s *segment) {

@@ -134,12 +134,7 @@ func (l *Log) ApplyRetention(now time.Time) error {
 	if err := l.deleteBelowStart(); err != nil {
 		return err
 	}
-	for _, s := range *l.segments.Load() {
-		if err := s.release(); err != nil {
-			return fmt.Errorf("%s: close segment %d: %w", l.opts.Name, s.base, err)
-		}
-	}
-	return nil
+	return l.releaseIdle()
 }
 
 // retainedStart is the log start that retention asks for. If nothing at all is to be
@@ -203,8 +198,7 @@ func (l *Log) renewLocked() error {
 	if err != nil {
 		return err
 	}
-	image := l.imageLocked(s, false)
-	if err := l.writeIndex(s, &image); err != nil {
+	if err := l.checkpointLocked(s); err != nil {
 		return err
 	}
 	return l.disk.syncDir()

@@ -214,10 +214,18 @@ func TestIdleFilesAreClosed(t *testing.T) {
 	apply := func() { require.NoError(t, l.ApplyRetention(time.UnixMilli(1_000_000))) }
 	apply()
 	apply()
-	for _, s := range (*l.segments.Load())[:3] {
+	for _, s := range *l.segments.Load() {
 		require.Nil(t, s.handle.file)
 		require.Nil(t, s.index.Load())
 	}
 	require.NotEmpty(t, readAll(t, l))
+	require.Equal(t, int64(4), mustAppend(t, l, plainBatch(t, 1, "value", 1)).Base)
 	require.NoError(t, l.CheckInvariants())
+	apply()
+	apply()
+	require.NoError(t, l.Roll(time.UnixMilli(math.MaxInt64/2)))
+	require.NoError(t, l.CheckInvariants())
+	require.NoError(t, l.Close())
+	l = openTest(t, l.opts)
+	require.Equal(t, Recovery{End: 5}, l.Recovery())
 }

@@ -15,9 +15,12 @@ func (m *indexImage) encode() []byte {
 }
 
 // imageLocked takes the image of the active segment.
-func (l *Log) imageLocked(s *segment, sealed bool) indexImage {
-	x := s.index.Load()
-	return indexImage{
+func (l *Log) imageLocked(s *segment, sealed bool) (*indexImage, error) {
+	x, err := l.indexOf(s)
+	if err != nil {
+		return nil, err
+	}
+	return &indexImage{
 		header: indexHeader{
 			sealed:    sealed,
 			base:      s.base,
@@ -28,7 +31,7 @@ func (l *Log) imageLocked(s *segment, sealed bool) indexImage {
 		entries:   x.entries.view(),
 		aborted:   x.aborted.view(),
 		producers: l.mu.producers.appendTo(nil),
-	}
+	}, nil
 }
 
 // writeIndex replaces the segment's index file. The data that the image vouches for
@@ -52,6 +55,9 @@ func (l *Log) roomLocked(e *entry) (*segment, error) {
 		return nil, err
 	}
 	s := l.mu.active
+	if _, err := l.indexOf(s); err != nil {
+		return nil, err
+	}
 	if !l.mu.opened {
 		if err := s.openForAppend(); err != nil {
 			return nil, err
@@ -96,27 +102,31 @@ func (l *Log) persistEpochLocked() error {
 // exists; elsewhere the flusher does it.
 func (l *Log) sealLocked() error {
 	s := l.mu.active
-	switch {
-	case s.size.Load() == 0:
+	if s.size.Load() == 0 {
 		l.dropEmptyLocked(s)
 		return nil
-	case l.answersAfterSyncLocked():
-		if err := l.sealOnDiskLocked(s); err != nil {
+	}
+	image, err := l.imageLocked(s, true)
+	if err != nil {
+		return err
+	}
+	if l.answersAfterSyncLocked() {
+		if err := l.sealOnDiskLocked(s, image); err != nil {
 			return err
 		}
-	default:
+	} else {
 		f := &l.mu.flush
-		f.rolled = append(f.rolled, rolledSegment{segment: s, image: l.imageLocked(s, true)})
+		f.rolled = append(f.rolled, rolledSegment{segment: s, image: image})
 		f.rollNow = true
 		l.startFlusherLocked()
 	}
-	s.aborted = len(s.index.Load().aborted.view())
+	s.aborted = len(image.aborted)
 	s.sealed.Store(true)
 	l.mu.active, l.mu.opened, l.mu.tornTail = nil, false, false
 	return nil
 }
 
-func (l *Log) sealOnDiskLocked(s *segment) error {
+func (l *Log) sealOnDiskLocked(s *segment, image *indexImage) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	if l.syncing.failed != nil {
@@ -134,8 +144,7 @@ func (l *Log) sealOnDiskLocked(s *segment) error {
 	l.mu.flush.rolled = w.rolled
 	l.mu.durable, l.mu.durableBytes = l.end.Load(), s.size.Load()
 	l.publishLocked()
-	image := l.imageLocked(s, true)
-	if err := l.writeIndex(s, &image); err != nil {
+	if err := l.writeIndex(s, image); err != nil {
 		return err
 	}
 	s.indexed.Store(true) // the next segment's directory sync comes before its first answer

@@ -3,10 +3,13 @@ package commitlog
 import (
 	"fmt"
 	"math"
+
+	"github.com/lacunamq/lacuna/protocol"
 )
 
-// checkTimestamps is Kafka's check of what a producer claims. Times are those of the
-// header: the first record's and the largest, so that nothing is decompressed here.
+// checkTimestamps is Kafka's check of what a producer claims. The header has the first
+// record's time and the largest; the others matter, and the batch is decoded, only to a
+// topic that limits how old records may be.
 func checkTimestamps(e *entry, c *Config) error {
 	if c.LogAppendTime {
 		return nil
@@ -17,7 +20,20 @@ func checkTimestamps(e *entry, c *Config) error {
 	if err := checkTimestamp(e.h.MaxTimestamp, e.nowMs, c); err != nil {
 		return err
 	}
-	return checkTimestamp(e.h.FirstTimestamp, e.nowMs, c)
+	if err := checkTimestamp(e.h.FirstTimestamp, e.nowMs, c); err != nil || c.TimestampBeforeMaxMs == math.MaxInt64 {
+		return err
+	}
+	records, err := protocol.DecompressRecords(nil, &e.h, e.bytes, maxDecodedBytes)
+	if err != nil {
+		return err
+	}
+	it := protocol.IterateRecords(&e.h, records)
+	for it.Next() {
+		if err := checkTimestamp(it.Record().TimestampMs, e.nowMs, c); err != nil {
+			return err
+		}
+	}
+	return it.Err()
 }
 
 func checkTimestamp(ms, nowMs int64, c *Config) error {

@@ -70,7 +70,7 @@ func (m *Memory) Append(b []byte, o commitlog.AppendOptions) (commitlog.Appended
 	}
 	a := commitlog.Appended{AppendTimeMs: -1, LogStart: m.mu.start}
 	if !o.Internal {
-		if err := m.checkProduced(&h); err != nil {
+		if err := m.checkProduced(&h, b); err != nil {
 			return a, err
 		}
 	}
@@ -107,12 +107,17 @@ func parseMarker(h *protocol.BatchHeader, b []byte) *protocol.EndTxnMarker {
 	return nil
 }
 
-func (m *Memory) checkProduced(h *protocol.BatchHeader) error {
+func (m *Memory) checkProduced(h *protocol.BatchHeader, b []byte) error {
 	nowMs := m.now().UnixMilli()
 	if h.Size() > int(m.config.MaxMessageBytes) {
 		return commitlog.ErrTooLarge
 	}
-	for _, ms := range []int64{h.FirstTimestamp, h.MaxTimestamp} {
+	records, err := protocol.DecompressRecords(nil, h, b, protocol.DefaultMaxDecodedBytes)
+	if err != nil {
+		return err
+	}
+	for it := protocol.IterateRecords(h, records); it.Next(); {
+		ms := it.Record().TimestampMs
 		early := m.config.TimestampBeforeMaxMs < math.MaxInt64 && ms < nowMs-m.config.TimestampBeforeMaxMs
 		if !m.config.LogAppendTime && ms >= 0 && (early || ms-nowMs > m.config.TimestampAfterMaxMs) {
 			return commitlog.ErrInvalidTimestamp

@@ -108,7 +108,16 @@ func testRefused(t *testing.T, s *suite) {
 		_, err := l.Append(Batch(t, Plain(), 1, ms), commitlog.AppendOptions{})
 		require.ErrorIs(t, err, want, "%d", ms)
 	}
-	_, err := l.Append(Batch(t, Plain(), 1, Now)[:60], commitlog.AppendOptions{})
+	var b protocol.BatchBuilder
+	b.Reset(Plain())
+	for _, ms := range []int64{Now, Now - 2000, Now} { // neither the first nor the latest
+		b.Append([]byte("key"), nil, nil, ms)
+	}
+	batch, err := b.Build(nil)
+	require.NoError(t, err)
+	_, err = l.Append(batch, commitlog.AppendOptions{})
+	require.ErrorIs(t, err, commitlog.ErrInvalidTimestamp)
+	_, err = l.Append(Batch(t, Plain(), 1, Now)[:60], commitlog.AppendOptions{})
 	require.ErrorIs(t, err, protocol.ErrCorruptBatch)
 	Append(t, l, Batch(t, Plain(), 10, 1), commitlog.AppendOptions{Internal: true}) // the broker's own are not judged
 }
