@@ -23,18 +23,37 @@ func (b *Broker) metadata(c *call, req *kmsg.MetadataRequest) kmsg.Response {
 	resp.ClusterID, resp.ControllerID = kmsg.StringPtr(b.clusterID), b.nodeID
 	if req.Topics == nil || (c.version == 0 && len(req.Topics) == 0) {
 		for _, t := range b.topics.all() {
+			if !c.take(len(t.partitions()) * partitionAnswerBytes) {
+				return nil
+			}
 			resp.Topics = append(resp.Topics, b.describeTopic(t))
 		}
 		return resp
 	}
 	create := c.version < 4 || req.AllowAutoTopicCreation
+	described := make(map[metadata.TopicID]bool, len(req.Topics))
 	for i := range req.Topics {
-		resp.Topics = append(resp.Topics, b.topicMetadata(c, &req.Topics[i], create))
+		t, refused := b.namedTopic(&req.Topics[i], create)
+		switch {
+		case t == nil:
+			resp.Topics = append(resp.Topics, unknownTopic(&req.Topics[i], refused))
+		case described[t.id]: // named before
+		case !c.take(len(t.partitions()) * partitionAnswerBytes):
+			return nil
+		default:
+			described[t.id] = true
+			resp.Topics = append(resp.Topics, b.describeTopic(t))
+		}
 	}
 	return resp
 }
 
-func (b *Broker) topicMetadata(c *call, req *kmsg.MetadataRequestTopic, create bool) kmsg.MetadataResponseTopic {
+// partitionAnswerBytes is what a partition takes in an answer that describes it, decoded
+// and encoded.
+const partitionAnswerBytes = 160
+
+// namedTopic finds a topic that a request names, or makes it if it may.
+func (b *Broker) namedTopic(req *kmsg.MetadataRequestTopic, create bool) (*topic, int16) {
 	name, byID := "", req.Topic == nil
 	if !byID {
 		name = *req.Topic
@@ -44,13 +63,13 @@ func (b *Broker) topicMetadata(c *call, req *kmsg.MetadataRequestTopic, create b
 		var err error
 		if t, err = b.autoCreate(name); err != nil {
 			code, _ := b.errorCode(err)
-			return unknownTopic(req, code)
+			return nil, code
 		}
 	}
 	if t == nil {
-		return unknownTopic(req, refused.Code)
+		return nil, refused.Code
 	}
-	return b.describeTopic(t)
+	return t, 0
 }
 
 func unknownTopic(req *kmsg.MetadataRequestTopic, code int16) kmsg.MetadataResponseTopic {

@@ -28,6 +28,9 @@ func (b *Broker) offsetFetch(c *call, req *kmsg.OffsetFetchRequest) kmsg.Respons
 	if c.version >= 8 {
 		for i := range req.Groups {
 			resp.Groups = append(resp.Groups, b.fetchOffsets(c, req.RequireStable, &req.Groups[i]))
+			if !c.take(fetchedOffsetBytes(&resp.Groups[i])) {
+				return nil
+			}
 		}
 		return resp
 	}
@@ -51,6 +54,22 @@ func (b *Broker) offsetFetch(c *call, req *kmsg.OffsetFetchRequest) kmsg.Respons
 		resp.Topics = append(resp.Topics, at)
 	}
 	return resp
+}
+
+// fetchedOffsetBytes is what the offsets of a group take in an answer, decoded and encoded.
+func fetchedOffsetBytes(g *kmsg.OffsetFetchResponseGroup) (n int) {
+	for i := range g.Topics {
+		for j := range g.Topics[i].Partitions {
+			p := &g.Topics[i].Partitions[j]
+			n += 150
+			if p.Metadata != nil {
+				n += len(*p.Metadata)
+			}
+			field, _ := extensionField(&p.UnknownTags)
+			n += 3 * len(field)
+		}
+	}
+	return n
 }
 
 // failedFetch says an error for every partition, for clients that know no other place.

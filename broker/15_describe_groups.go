@@ -35,10 +35,22 @@ func (b *Broker) describeGroups(c *call, req *kmsg.DescribeGroupsRequest) kmsg.R
 		case req.IncludeAuthorizedOperations:
 			at.AuthorizedOperations = groupOperations
 		}
+		if !c.take(describedBytes(&d)) {
+			return nil
+		}
 		describeGroup(&d, &at)
 		resp.Groups = append(resp.Groups, at)
 	}
 	return resp
+}
+
+// describedBytes is what a group takes in an answer, decoded and encoded.
+func describedBytes(d *group.Description) (n int) {
+	for i := range d.Members {
+		m := &d.Members[i]
+		n += 300 + len(m.ID) + len(m.ClientID) + len(m.ClientHost) + len(m.Metadata) + len(m.Assignment)
+	}
+	return n
 }
 
 func describeGroup(d *group.Description, at *kmsg.DescribeGroupsResponseGroup) {

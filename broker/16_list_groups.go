@@ -15,6 +15,10 @@ func (b *Broker) listGroups(c *call, req *kmsg.ListGroupsRequest) kmsg.Response 
 		resp.ErrorCode = b.codeOf(err)
 		return resp
 	}
+	const groupBytes = 250 // decoded and encoded
+	if !c.take(len(list) * groupBytes) {
+		return nil
+	}
 	for _, g := range list {
 		at := kmsg.NewListGroupsResponseGroup()
 		at.Group, at.ProtocolType, at.GroupState, at.GroupType = g.ID, g.ProtocolType, string(g.State), string(g.Kind)

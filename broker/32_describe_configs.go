@@ -13,7 +13,7 @@ import (
 // metrics and loggers, with where each value comes from.
 //
 // v1 added synonyms and sources, v3 types and documentation, v4 flexible versions.
-func (b *Broker) describeConfigs(_ *call, req *kmsg.DescribeConfigsRequest) kmsg.Response {
+func (b *Broker) describeConfigs(c *call, req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	image := b.controller.image.Load()
 	for i := range req.Resources {
@@ -28,6 +28,9 @@ func (b *Broker) describeConfigs(_ *call, req *kmsg.DescribeConfigsRequest) kmsg
 		if err != nil {
 			at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
 		}
+		if !c.take(len(described) * settingAnswerBytes) {
+			return nil
+		}
 		for j := range described {
 			at.Configs = append(at.Configs, describedConfig(&described[j], req))
 		}
@@ -35,6 +38,10 @@ func (b *Broker) describeConfigs(_ *call, req *kmsg.DescribeConfigsRequest) kmsg
 	}
 	return resp
 }
+
+// settingAnswerBytes is what a setting takes in an answer, decoded and encoded, with its
+// documentation and synonyms.
+const settingAnswerBytes = 1000
 
 // describeSettings describes the settings of a resource that are asked for, all if names
 // is nil.

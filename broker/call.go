@@ -18,4 +18,7 @@ type call struct {
 	answer kmsg.Response
 	// release is called once the answer has been sent or given up.
 	release func()
+
+	room        *room // the request's
+	answerBytes int   // of an answer that is larger than its request lets expect
 }

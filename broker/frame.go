@@ -196,7 +196,7 @@ func (c *conn) decode(t *task, frame []byte) error {
 		return fmt.Errorf("request header: %w", err)
 	}
 	t.call = &call{
-		ctx: c.ctx, conn: c, version: header.APIVersion,
+		ctx: c.ctx, conn: c, room: &t.room, version: header.APIVersion,
 		correlationID: header.CorrelationID, clientID: string(header.ClientID),
 	}
 	if header.APIVersion < t.api.min || header.APIVersion > t.api.max {

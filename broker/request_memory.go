@@ -2,10 +2,14 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sync/semaphore"
 )
+
+// errAnswerTooLarge ends a connection whose request asks for too much.
+var errAnswerTooLarge = errors.New("an answer that does not fit in the memory for requests")
 
 // requestMemory bounds what requests take while they are read, decoded and answered.
 //
@@ -26,18 +30,21 @@ func newRequestMemory(limit int64) *requestMemory {
 type room struct {
 	memory *requestMemory
 	bytes  int64
-	over   bool // may go beyond the bound
+	beyond int64 // what it has beyond the bound, being the one that may
 }
 
 // grow takes more bytes, waiting for them if need be. A request that would have more than
 // the whole memory is refused.
 func (r *room) grow(ctx context.Context, m *requestMemory, bytes int64) error {
-	if r.bytes+bytes > m.limit {
-		return fmt.Errorf("a request that takes %d bytes of memory or more, there are %d for all (queued.max.request.bytes)", r.bytes+bytes, m.limit)
+	if total := r.bytes + r.beyond + bytes; total > m.limit {
+		return fmt.Errorf("a request that takes %d bytes of memory or more, there are %d for all (queued.max.request.bytes)", total, m.limit)
 	}
 	r.memory = m
 	switch {
-	case r.over:
+	case bytes == 0:
+		return nil
+	case r.beyond > 0:
+		r.beyond += bytes
 		return nil
 	case r.bytes == 0: // nobody waits for what this one holds, so it may wait its turn
 		if err := m.free.Acquire(ctx, bytes); err != nil {
@@ -46,7 +53,7 @@ func (r *room) grow(ctx context.Context, m *requestMemory, bytes int64) error {
 	case !m.free.TryAcquire(bytes):
 		select {
 		case m.over <- struct{}{}:
-			r.over = true
+			r.beyond = bytes
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -61,18 +68,37 @@ func (r *room) release() {
 	if r.bytes > 0 {
 		r.memory.free.Release(r.bytes)
 	}
-	if r.over {
+	if r.beyond > 0 {
 		<-r.memory.over
 	}
 	*r = room{}
 }
 
-// grow takes more memory for the request of t. Requests that append never wait for
+// memoryFor is where requests of an API find room. Those that append never wait for
 // others, so they have a memory of their own, which those that wait cannot fill.
-func (t *task) grow(c *conn, bytes int) error {
-	memory := c.b.memory
-	if t.api.begin != nil {
-		memory = c.b.appendMemory
+func (b *Broker) memoryFor(a *api) *requestMemory {
+	if a.begin != nil {
+		return b.appendMemory
 	}
-	return t.room.grow(c.ctx, memory, int64(bytes))
+	return b.memory
+}
+
+// grow takes more memory for the request of t.
+func (t *task) grow(c *conn, bytes int) error {
+	return t.room.grow(c.ctx, c.b.memoryFor(t.api), int64(bytes))
+}
+
+// take makes room for a part of an answer that may be much larger than its request. When
+// the whole cannot fit it ends the connection and returns false, and there is no answer.
+func (c *call) take(bytes int) bool {
+	c.answerBytes += bytes
+	if c.answerBytes <= freeRequestBytes {
+		return true
+	}
+	if err := c.room.grow(c.ctx, c.conn.b.memory, int64(c.answerBytes)); err != nil {
+		c.conn.cancel(fmt.Errorf("%w: %w", errAnswerTooLarge, err))
+		return false
+	}
+	c.answerBytes = 0
+	return true
 }

@@ -91,6 +91,7 @@ func TestRequestMemory(t *testing.T) {
 
 	// Both have come in part, and there is no room: one may go on, the other waits for it.
 	require.NoError(t, a.grow(ctx, m, 20))
+	require.ErrorContains(t, a.grow(ctx, m, 21), "queued.max.request.bytes", "but not for ever")
 	ended, end := context.WithCancel(ctx)
 	end()
 	require.ErrorIs(t, b.grow(ended, m, 20), context.Canceled)
@@ -99,6 +100,7 @@ func TestRequestMemory(t *testing.T) {
 	go func() { waiting <- b.grow(ctx, m, 20) }()
 	a.release()
 	require.NoError(t, <-waiting)
+	require.NoError(t, b.grow(ctx, m, 0))
 	b.release()
 
 	require.NoError(t, c.grow(ctx, m, 100))

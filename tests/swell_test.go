@@ -20,6 +20,9 @@ func swollen(key, version int16, size int) []kmsg.Request {
 			req := kmsg.RequestForKey(key)
 			setDefaults(reflect.ValueOf(req).Elem())
 			req.SetVersion(version)
+			if produce, ok := req.(*kmsg.ProduceRequest); ok {
+				produce.Acks = 1 // otherwise it has no answer
+			}
 			p.fill(reflect.ValueOf(req).Elem(), n)
 			return req
 		}
