@@ -233,11 +233,17 @@ func checkEmptyShare(e *entry) *kerr.Error {
 	return nil
 }
 
+// ErrShareGroup refuses requests of plain Kafka that do not go with share groups. Clients
+// see GROUP_ID_NOT_FOUND in every version, whatever that is in a classic group.
+var ErrShareGroup = &kerr.Error{
+	Message: kerr.GroupIDNotFound.Message, Code: kerr.GroupIDNotFound.Code, Description: "The group is a share group.",
+}
+
 // checkShareCommit admits an operator while the group has no members. Nobody else commits
 // offsets of a share group by a request of plain Kafka.
 func (s *State) checkShareCommit(e *entry, id *Identity) *kerr.Error {
 	if !id.Operator {
-		return kerr.GroupIDNotFound
+		return ErrShareGroup
 	}
 	return checkEmptyShare(e)
 }
@@ -245,6 +251,9 @@ func (s *State) checkShareCommit(e *entry, id *Identity) *kerr.Error {
 // CheckShareEmpty tells whether the offsets of a share group may be deleted: it exists, and
 // has no members.
 func (s *State) CheckShareEmpty(id string) error {
+	if id == "" {
+		return shareRefusal(kerr.InvalidGroupID, "GroupId can't be empty.")
+	}
 	e, err := s.findShare(id)
 	if err != nil {
 		return err

@@ -132,7 +132,7 @@ func TestAnIDBelongsToOneKind(t *testing.T) {
 	// Plain clients may not commit; an operator may while there is no member.
 	s.do(func(out *Output) {
 		_, refused := s.state.Commit(s.now, &CommitRequest{Identity: Identity{Group: "shared", Generation: -1}}, out)
-		require.ErrorIs(t, refused, kerr.GroupIDNotFound)
+		require.ErrorIs(t, refused, ErrShareGroup)
 	})
 	require.ErrorIs(t, s.state.CheckCommit(&Identity{Group: "shared", Generation: -1, Operator: true}), kerr.NonEmptyGroup)
 	_, refused := s.state.DeleteOffsets("shared", nil, &Output{})
@@ -161,7 +161,7 @@ func TestSilentMembersOfShareGroupsAreGone(t *testing.T) {
 	s.join("g", "a")
 	s.pass(20 * time.Second)
 	b := s.join("g", "b")
-	require.EqualValues(t, 2, b.Epoch)
+	require.EqualValues(t, 3, b.Epoch)
 	require.Equal(t, []string{"a", "b"}, s.changes[0].View.Members())
 
 	s.pass(24 * time.Second)
@@ -169,7 +169,7 @@ func TestSilentMembersOfShareGroupsAreGone(t *testing.T) {
 	s.pass(time.Second)
 	require.Equal(t, []string{"a"}, s.changes[0].Gone)
 	require.Equal(t, []string{"b"}, s.changes[0].View.Members())
-	_, err := s.heartbeat("g", "a", 1)
+	_, err := s.heartbeat("g", "a", 2)
 	require.ErrorIs(t, err, kerr.UnknownMemberID)
 
 	// Sessions begin anew with the broker, and one that is shortened counts from the next
@@ -177,7 +177,7 @@ func TestSilentMembersOfShareGroupsAreGone(t *testing.T) {
 	s.load(false)
 	s.pass(44 * time.Second)
 	s.settings.SessionTimeout = time.Second
-	_, err = s.heartbeat("g", "b", 2)
+	_, err = s.heartbeat("g", "b", 3)
 	require.NoError(t, err)
 	s.pass(time.Second)
 	require.Equal(t, []string{"b"}, s.changes[0].Gone)
@@ -287,7 +287,7 @@ func TestAnOperatorFoundsAShareGroup(t *testing.T) {
 	require.Len(t, s.log, n)
 	s.load(false)
 	require.NoError(t, s.state.CheckShareEmpty("g"))
-	require.EqualValues(t, 1, s.join("g", "a").Epoch)
+	require.EqualValues(t, 2, s.join("g", "a").Epoch)
 	s.do(func(out *Output) { require.ErrorIs(t, s.state.FoundShare(s.now, "g", out), kerr.NonEmptyGroup) })
 	require.ErrorIs(t, s.state.CheckShareEmpty("g"), kerr.NonEmptyGroup)
 	s.put("offsets", "t")

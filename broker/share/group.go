@@ -28,7 +28,14 @@ type member struct {
 }
 
 // New is a group of which nothing is logged yet.
-func New(id string) *Group { return &Group{id: id} }
+func New(id string) *Group {
+	g := &Group{id: id}
+	g.epoch, g.assignment.epoch = firstEpoch, firstEpoch
+	return g
+}
+
+// firstEpoch is that of a group without members; 0 is for members that join.
+const firstEpoch = 1
 
 // Apply carries out a record of this group, live or in recovery, but for the end of the
 // group itself.
@@ -40,7 +47,7 @@ func (g *Group) Apply(c *Change) {
 			g.groupValue = *v
 		}
 	case *assignmentValue:
-		g.assignment = assignmentValue{}
+		g.assignment = assignmentValue{epoch: firstEpoch}
 		if v != nil {
 			g.assignment = *v
 		}
