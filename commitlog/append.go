@@ -56,13 +56,9 @@ func (l *Log) Append(batch []byte, o AppendOptions) (Appended, error) {
 	if err := l.writableLocked(); err != nil {
 		return Appended{}, err
 	}
-	nowMs := l.nowMs()
-	e := entry{h: h, bytes: batch, origin: fromClient, nowMs: nowMs}
+	e := entry{h: h, bytes: batch, origin: fromClient, nowMs: l.nowMs()}
 	if o.Internal {
 		e.origin = fromCoordinator
-	}
-	if err := e.parseMarker(); err != nil {
-		return Appended{}, fmt.Errorf("append to %s: %w", l.opts.Name, err)
 	}
 	dup, err := l.checkLocked(&e, o)
 	if err != nil {
@@ -122,7 +118,13 @@ func (l *Log) checkLocked(e *entry, o AppendOptions) (*producedBatch, error) {
 	if err := l.checkSizeLocked(e); err != nil {
 		return nil, err
 	}
+	if err := e.parseMarker(); err != nil {
+		return nil, err
+	}
 	if e.origin == fromClient {
+		if e.h.Control() {
+			return nil, fmt.Errorf("%w: a control batch from a client", protocol.ErrInvalidRecord)
+		}
 		if err := checkTimestamps(e, &l.mu.config); err != nil {
 			return nil, err
 		}

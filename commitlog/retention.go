@@ -156,10 +156,9 @@ func (l *Log) retainedStart(nowMs int64) (int64, error) {
 		return l.start.Load(), nil
 	case n < len(list):
 		return list[n].base, nil
-	case l.mu.active != nil:
-		if err := l.renewLocked(); err != nil {
-			return 0, l.storageErrorLocked(l.end.Load(), err)
-		}
+	}
+	if err := l.renewLocked(); err != nil {
+		return 0, l.storageErrorLocked(l.end.Load(), err)
 	}
 	return l.end.Load(), nil
 }
@@ -178,7 +177,7 @@ func (l *Log) expiredLocked(list []*segment, nowMs int64) int {
 	n := 0
 	for _, s := range list {
 		size := s.size.Load()
-		old := c.RetentionMs >= 0 && nowMs-s.stats.maxTimestamp > c.RetentionMs
+		old := c.RetentionMs >= 0 && nowMs-s.newestMs(nowMs) > c.RetentionMs
 		if s.next.Load() > l.high.Load() || size == 0 && s == l.mu.active || !old && excess < size {
 			break
 		}
@@ -188,11 +187,26 @@ func (l *Log) expiredLocked(list []*segment, nowMs int64) int {
 	return n
 }
 
-// renewLocked seals the active segment and begins the next. Its index carries the
-// producers' state, which the batches that it came from outlive.
+// newestMs is the time of the segment's newest record, or, if the records have none, of
+// the last write to its file.
+func (s *segment) newestMs(nowMs int64) int64 {
+	if s.stats.maxTimestamp >= 0 {
+		return s.stats.maxTimestamp
+	}
+	info, err := s.disk.fs.Stat(s.disk.path(s.name(logExt)))
+	if err != nil {
+		return nowMs // not known to be old
+	}
+	return info.ModTime().UnixMilli()
+}
+
+// renewLocked seals the active segment, if there is one, and begins the next. Its index
+// carries the producers' state, which outlives the batches that it came from.
 func (l *Log) renewLocked() error {
-	if err := l.sealLocked(); err != nil {
-		return err
+	if l.mu.active != nil {
+		if err := l.sealLocked(); err != nil {
+			return err
+		}
 	}
 	s, err := l.beginLocked()
 	if err != nil {

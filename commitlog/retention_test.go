@@ -43,6 +43,30 @@ func TestRetentionByTime(t *testing.T) {
 	require.Equal(t, int64(5), mustAppend(t, l, plainBatch(t, 1, "value", 1)).Base)
 }
 
+// TestRetentionOfSealedLog: the last segment goes too when it was sealed before.
+func TestRetentionOfSealedLog(t *testing.T) {
+	l := retentionTest(t, 2, func(c *Config) { c.RetentionMs = 1000 })
+	require.NoError(t, l.Seal())
+	apply(t, l, 1_000_000)
+	require.Equal(t, int64(2), l.Bounds().Start)
+	require.Zero(t, l.Size())
+	require.Len(t, l.Segments(), 1)
+}
+
+// TestRetentionWithoutTimestamps: records without a time are as old as their file.
+func TestRetentionWithoutTimestamps(t *testing.T) {
+	l := retentionTest(t, 1, func(c *Config) { c.RetentionMs = time.Hour.Milliseconds() })
+	mustAppend(t, l, plainBatch(t, 1, "value", -1))
+	require.NoError(t, l.Seal())
+	apply(t, l, time.Now().UnixMilli())
+	require.Equal(t, int64(2), l.Bounds().Start, "the first segment has one record with a time, and is old")
+	mustAppend(t, l, plainBatch(t, 1, "value", -1))
+	apply(t, l, time.Now().UnixMilli())
+	require.Equal(t, int64(2), l.Bounds().Start)
+	apply(t, l, time.Now().Add(2*time.Hour).UnixMilli())
+	require.Equal(t, int64(3), l.Bounds().Start)
+}
+
 func TestRetentionBySize(t *testing.T) {
 	size := int64(len(plainBatch(t, 1, "value", 1)))
 	l := retentionTest(t, 5, func(c *Config) { c.RetentionBytes = 3*size - 1 })

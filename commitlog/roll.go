@@ -78,7 +78,7 @@ func (l *Log) mustRollLocked(s *segment, e *entry) bool {
 	}
 	waited := e.nowMs - l.mu.createdMs
 	if first := s.stats.firstTimestamp; first >= 0 {
-		waited = e.h.MaxTimestamp - first
+		waited = max(e.h.MaxTimestamp, first) - first
 	}
 	return size > l.mu.config.segmentBytes()-int64(len(e.bytes)) ||
 		waited > l.mu.config.rollAgeMs() ||

@@ -109,6 +109,9 @@ func parseMarker(h *protocol.BatchHeader, b []byte) *protocol.EndTxnMarker {
 
 func (m *Memory) checkProduced(h *protocol.BatchHeader, b []byte) error {
 	nowMs := m.now().UnixMilli()
+	if h.Control() {
+		return protocol.ErrInvalidRecord
+	}
 	if h.Size() > int(m.config.MaxMessageBytes) {
 		return commitlog.ErrTooLarge
 	}

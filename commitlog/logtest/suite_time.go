@@ -108,6 +108,8 @@ func testRefused(t *testing.T, s *suite) {
 		_, err := l.Append(Batch(t, Plain(), 1, ms), commitlog.AppendOptions{})
 		require.ErrorIs(t, err, want, "%d", ms)
 	}
+	_, err := l.Append(Marker(t, 1, 0, true, 0, Now), commitlog.AppendOptions{})
+	require.ErrorIs(t, err, protocol.ErrInvalidRecord, "only the broker writes markers")
 	var b protocol.BatchBuilder
 	b.Reset(Plain())
 	for _, ms := range []int64{Now, Now - 2000, Now} { // neither the first nor the latest
