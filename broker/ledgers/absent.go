@@ -1,6 +1,9 @@
 package ledgers
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,49 +110,96 @@ func (s *shard) closeTo(id individualcommit.ID, at, end, solidTo int64) bool {
 // recordAt is the first offset at or above from that holds a record, by the batches read
 // from there on, or where they end; and up to where all offsets from there hold one.
 func recordAt(batches []byte, from int64) (at, solidTo int64) {
-	at = from
+	end := records(batches, from, func(r individualcommit.Run) bool {
+		at, solidTo = r.Start, r.End
+		return false
+	})
+	if solidTo == 0 {
+		return end, end
+	}
+	return at, solidTo
+}
+
+// records yields the runs of offsets at or above from that hold records, by the batches
+// read from there on, until yield says no; end is up to where nothing else does. The
+// offsets of a batch that cannot be decoded count as records.
+func records(batches []byte, from int64, yield func(individualcommit.Run) bool) (end int64) {
+	end = from
 	for len(batches) > 0 {
 		h, err := protocol.ParseBatchHeader(batches)
 		if err != nil || h.Size() > len(batches) {
-			break
+			return end
 		}
 		batch := batches[:h.Size()]
 		batches = batches[h.Size():]
-		if h.NextOffset() <= at {
+		switch {
+		case h.NextOffset() <= end:
 			continue
+		case h.Control():
+		case int64(h.NumRecords) == int64(h.LastOffsetDelta)+1:
+			if !yield(individualcommit.Run{Start: max(end, h.BaseOffset), End: h.NextOffset()}) {
+				return end
+			}
+		default:
+			if !recordsIn(&h, batch, end, yield) {
+				return end
+			}
 		}
-		at = max(at, h.BaseOffset)
-		if h.Control() {
-			at = h.NextOffset()
-			continue
-		}
-		if int64(h.NumRecords) == int64(h.LastOffsetDelta)+1 {
-			return at, h.NextOffset()
-		}
-		if at = nextRecord(&h, batch, at); at < h.NextOffset() {
-			return at, at + 1
-		}
+		end = h.NextOffset()
 	}
-	return at, at
+	return end
 }
 
-// nextRecord is the offset of the first record at or above from in a batch that reaches
-// there, one past the batch if it has none. In a batch that cannot be decoded each offset
-// counts as a record.
-func nextRecord(h *protocol.BatchHeader, batch []byte, from int64) int64 {
+// recordsIn is records for a batch that compaction has thinned out.
+func recordsIn(h *protocol.BatchHeader, batch []byte, from int64, yield func(individualcommit.Run) bool) (more bool) {
 	var d protocol.Decompressor
-	records, err := d.Records(h, batch, maxDecodedBytes)
+	data, err := d.Records(h, batch, maxDecodedBytes)
 	if err != nil {
-		return from
+		return yield(individualcommit.Run{Start: max(from, h.BaseOffset), End: h.NextOffset()})
 	}
-	it := protocol.IterateRecords(h, records)
+	it := protocol.IterateRecords(h, data)
 	for it.Next() {
-		if r := it.Record(); r.Offset >= from {
-			return r.Offset
+		if x := it.Record().Offset; x >= from {
+			if !yield(individualcommit.Run{Start: x, End: x + 1}) {
+				return false
+			}
+			from = x + 1
 		}
 	}
-	if it.Err() != nil {
-		return from
+	if it.Err() != nil && from < h.NextOffset() {
+		return yield(individualcommit.Run{Start: max(from, h.BaseOffset), End: h.NextOffset()})
 	}
-	return h.NextOffset()
+	return true
+}
+
+// present leaves out of runs the offsets below the LSO that hold no record.
+func (c *Coordinator) present(ctx context.Context, tp extension.TopicPartition, runs []individualcommit.Run, lso int64) ([]individualcommit.Run, error) {
+	buf := readBuffers.Get().(*[]byte)
+	defer readBuffers.Put(buf)
+	var found individualcommit.OffsetSet
+	for _, r := range runs {
+		found.Add(individualcommit.Run{Start: max(r.Start, lso), End: r.End})
+		r.End = min(r.End, lso)
+		for at := r.Start; at < r.End; {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			batches, err := c.opts.Log.Read(tp, (*buf)[:0], at)
+			if err != nil {
+				return nil, fmt.Errorf("look for records to reopen: %w", err)
+			}
+			if cap(batches) <= keepBufferBytes {
+				*buf = batches
+			}
+			next := records(batches, at, func(held individualcommit.Run) bool {
+				found.Add(individualcommit.Run{Start: held.Start, End: min(held.End, r.End)})
+				return true
+			})
+			if next <= at {
+				break // nothing comes after it
+			}
+			at = next
+		}
+	}
+	return slices.Collect(found.Runs(0)), nil
 }

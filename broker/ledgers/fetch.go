@@ -23,7 +23,8 @@ type View struct {
 	extension.CommittedOffset
 	Founded   bool // there is a ledger; nothing else is set if not
 	MaxCommit int64
-	Pending   bool // a transaction holds offsets
+	Open      int64 // offsets below MaxCommit that are not committed
+	Pending   bool  // a transaction holds offsets
 	Gaps      []protocol.Run
 	// CompleteTo is where to go on for more gaps, protocol.GapsComplete if those are all.
 	CompleteTo int64
@@ -82,6 +83,7 @@ func (s *shard) look(ctx context.Context, group string, partitions []extension.T
 			continue
 		}
 		v.MaxCommit, v.Pending, v.CompleteTo = e.Ledger.MaxCommit(), e.Ledger.HasPending(), protocol.GapsComplete
+		v.Open = e.Ledger.OpenCount()
 		if gaps != nil {
 			v.addGaps(e.Ledger, gaps, left)
 			left -= len(v.Gaps)

@@ -118,6 +118,19 @@ func TestRouteTellsWhichHaveALedger(t *testing.T) {
 	require.False(t, has(b))
 }
 
+// TestReopeningFoundsALedger of a group that has committed in the primary topic only.
+func TestReopeningFoundsALedger(t *testing.T) {
+	r := newRig(t)
+	tp := part(1, 0)
+	r.produce(tp, 20)
+	require.NoError(t, r.primary.Put(ctx, "g", []extension.CommittedOffset{{TopicPartition: tp, Offset: 10}}))
+	all := reopenOf(tp)
+	all.Reopen = []protocol.Run{run(4, 6), run(8, 1<<40)}
+	r.mustCommit("g", all, 4, 8)
+	r.requireLedger("g", tp, 4, 8, run(4, 6))
+	require.EqualValues(t, 4, r.primary.at("g", tp))
+}
+
 // reposition is a cumulative commit that founds a ledger.
 func reposition(tp extension.TopicPartition, offset int64) PartitionCommit {
 	p := commitOf(tp)

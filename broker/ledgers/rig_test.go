@@ -232,7 +232,7 @@ type primary struct {
 	offsets map[string]map[extension.TopicPartition]extension.CommittedOffset
 	puts    []extension.CommittedOffset // in order
 	err     error
-	hold    chan struct{} // Put waits for it, once it has begun
+	hold    chan struct{} // the next Put waits for it, and closes begun before
 	begun   chan struct{}
 }
 
@@ -251,12 +251,15 @@ func (p *primary) Get(_ context.Context, group string, partitions []extension.To
 }
 
 func (p *primary) Put(_ context.Context, group string, offsets []extension.CommittedOffset) error {
-	if p.hold != nil {
-		p.begun <- struct{}{}
-		<-p.hold
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if hold := p.hold; hold != nil {
+		p.hold = nil
+		p.mu.Unlock()
+		close(p.begun)
+		<-hold
+		p.mu.Lock()
+	}
 	if p.err != nil {
 		return p.err
 	}
