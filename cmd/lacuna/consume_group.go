@@ -54,6 +54,10 @@ func (c *cli) openGroupSource(ctx context.Context, o *consumeOptions, from clien
 	if s.cl, err = c.connect(opts...); err != nil {
 		return nil, err
 	}
+	if err := s.cl.Ping(ctx); err != nil {
+		s.cl.Close()
+		return nil, err
+	}
 	if o.exit {
 		if s.committed, err = committedOffsets(ctx, s.cl, o.group); err != nil {
 			s.cl.Close()

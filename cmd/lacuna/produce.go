@@ -61,13 +61,17 @@ const (
 	maxBufferedBytes   = 64 << 20
 )
 
+// deliveryTimeout is how long produce tries to deliver a record, as in Kafka.
+const deliveryTimeout = 2 * time.Minute
+
 // options are those of the producer.
 func (o *produceOptions) options() ([]kgo.Opt, error) {
 	if o.topic == "" {
 		return nil, usagef("produce needs a topic: say --topic NAME")
 	}
 	opts := []kgo.Opt{kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(o.linger), kgo.DefaultProduceTopic(o.topic),
-		kgo.MaxBufferedRecords(maxBufferedRecords), kgo.MaxBufferedBytes(maxBufferedBytes)}
+		kgo.MaxBufferedRecords(maxBufferedRecords), kgo.MaxBufferedBytes(maxBufferedBytes),
+		kgo.RecordDeliveryTimeout(deliveryTimeout)}
 	if o.partition >= 0 {
 		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
@@ -122,6 +126,10 @@ func (c *cli) produce(ctx context.Context, o produceOptions) error {
 		return err
 	}
 	defer cl.Close()
+	// Producing would wait for a broker that is not there, and say nothing.
+	if err := cl.Ping(ctx); err != nil {
+		return c.reach(err)
+	}
 	if c.inTerminal && !o.quiet {
 		fmt.Fprintf(c.err, "writing to %s; one record a line, Ctrl-D ends\n", o.topic)
 	}
