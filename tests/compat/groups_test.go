@@ -2,6 +2,7 @@ package compat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ func TestGroupsRebalance(t *testing.T) {
 		for _, assignor := range []string{"range", "cooperative-sticky"} {
 			t.Run("client="+kind.name+"/assignor="+assignor, func(t *testing.T) {
 				t.Parallel() // members wait for heartbeats most of the time
-				g := newGroupRun(t, b, kind, assignor)
+				g := newGroupRun(t, b, kind, assignor, "rebalance")
 				first := g.join("first")
 				g.awaitAssigned(map[string]int{"first": groupPartitions})
 				g.produceAndAwait(1000)
@@ -42,6 +43,34 @@ func TestGroupsRebalance(t *testing.T) {
 				g.requireCommitted()
 			})
 		}
+	}
+}
+
+// TestGroupsOutliveADeadMember kills one of two members: the other has all partitions when
+// the session of the dead one is over, and goes on where it had committed.
+func TestGroupsOutliveADeadMember(t *testing.T) {
+	requireTool(t, python())
+	b := sharedBroker(t)
+	for _, kind := range memberKinds {
+		if kind.name == "kgo" {
+			continue // it lives in this process
+		}
+		t.Run("client="+kind.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGroupRun(t, b, kind, "range", "dead-member")
+			first := g.join("first")
+			g.awaitAssigned(map[string]int{"first": groupPartitions})
+			second := g.join("second")
+			g.awaitAssigned(map[string]int{"first": groupPartitions / 2, "second": groupPartitions / 2})
+			g.produceAndAwait(1000)
+			require.Eventually(t, func() bool { return g.checkCommitted() == nil }, 20*time.Second, 50*time.Millisecond)
+
+			second.kill()
+			g.awaitAssigned(map[string]int{"first": groupPartitions})
+			g.produceAndAwait(1000)
+			first.leave()
+			g.requireCommitted()
+		})
 	}
 }
 
@@ -65,9 +94,9 @@ type groupRun struct {
 	produced int
 }
 
-func newGroupRun(t *testing.T, b broker, kind memberKind, assignor string) *groupRun {
+func newGroupRun(t *testing.T, b broker, kind memberKind, assignor, purpose string) *groupRun {
 	g := &groupRun{t: t, b: b, kind: kind, assignor: assignor, changed: make(chan struct{}, 1)}
-	g.topic = fmt.Sprintf("group-%s-%s", kind.name, assignor)
+	g.topic = fmt.Sprintf("group-%s-%s-%s", purpose, kind.name, assignor)
 	g.name = g.topic + "-members"
 	g.mu.assigned = map[string]map[int32]bool{}
 	b.createTopic(t, g.topic, groupPartitions)
@@ -82,24 +111,42 @@ func newGroupRun(t *testing.T, b broker, kind memberKind, assignor string) *grou
 // A runningMember is one that has joined.
 type runningMember struct {
 	g      *groupRun
-	cancel context.CancelFunc
+	name   string
+	cancel context.CancelCauseFunc
 	done   chan error
 }
 
+// errKilled is why the context of a member that dies without a word ends.
+var errKilled = errors.New("killed")
+
 func (g *groupRun) join(name string) runningMember {
-	ctx, cancel := context.WithCancel(context.Background())
-	m := runningMember{g: g, cancel: cancel, done: make(chan error, 1)}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	m := runningMember{g: g, name: name, cancel: cancel, done: make(chan error, 1)}
 	go func() {
 		m.done <- g.kind.run(ctx, g.b.addr, g.topic, g.name, g.assignor, func(e event) { g.tell(name, e) })
 	}()
-	g.t.Cleanup(cancel)
+	g.t.Cleanup(func() { cancel(nil) })
 	return m
 }
 
 // leave tells the member to go, and waits until it is gone.
 func (m runningMember) leave() {
 	m.g.t.Helper()
-	m.cancel()
+	m.end(nil)
+}
+
+// kill ends the member without a word, and forgets what it told.
+func (m runningMember) kill() {
+	m.g.t.Helper()
+	m.end(errKilled)
+	m.g.mu.Lock()
+	defer m.g.mu.Unlock()
+	delete(m.g.mu.assigned, m.name)
+}
+
+func (m runningMember) end(cause error) {
+	m.g.t.Helper()
+	m.cancel(cause)
 	select {
 	case err := <-m.done:
 		require.NoError(m.g.t, err)
@@ -196,13 +243,22 @@ func (g *groupRun) produceAndAwait(records int) {
 func (g *groupRun) requireCommitted() {
 	g.t.Helper()
 	require.Equal(g.t, g.produced, g.mu.read)
+	require.NoError(g.t, g.checkCommitted())
+}
+
+// checkCommitted says whether the group has committed all that was produced.
+func (g *groupRun) checkCommitted() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	offsets, err := g.b.admin(g.t).FetchOffsets(ctx, g.name)
-	require.NoError(g.t, err)
-	for p := range int32(groupPartitions) {
-		committed, ok := offsets.Lookup(g.topic, p)
-		require.True(g.t, ok, "no committed offset for partition %d", p)
-		require.Equal(g.t, int64(g.produced/groupPartitions), committed.At)
+	if err != nil {
+		return err
 	}
+	for p := range int32(groupPartitions) {
+		committed, _ := offsets.Lookup(g.topic, p)
+		if want := int64(g.produced / groupPartitions); committed.At != want {
+			return fmt.Errorf("the committed offset of partition %d is %d, %d records were produced", p, committed.At, want)
+		}
+	}
+	return nil
 }

@@ -31,7 +31,12 @@ func python() string { return filepath.Join(cacheDir, "venv", "bin", "python") }
 // until it returns. A failure carries the end of what the program said on stderr.
 func run(ctx context.Context, input io.Reader, line func([]byte) error, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Cancel = func() error {
+		if errors.Is(context.Cause(ctx), errKilled) {
+			return cmd.Process.Kill()
+		}
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Stdin = input
 	var said bytes.Buffer
