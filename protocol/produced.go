@@ -31,8 +31,9 @@ const DefaultMaxDecodedBytes = 64 << 20
 
 // RecordError is the fault of one record of a produced batch.
 type RecordError struct {
-	Index int32 // in the batch
-	Err   error // wraps ErrInvalidRecord
+	Index int32   // in the batch
+	More  []int32 // the indexes of further records with the same fault
+	Err   error   // wraps ErrInvalidRecord
 }
 
 func (e *RecordError) Error() string { return fmt.Sprintf("record %d: %v", e.Index, e.Err) }
@@ -140,11 +141,12 @@ func checkProducedHeader(h *BatchHeader) error {
 func checkRecords(h *BatchHeader, b, records []byte, requireKeys bool) error {
 	it := IterateRecords(h, records)
 	maxTime := int64(-1)
+	var keyless *RecordError
 	// As many records as offsets, rising and none beyond the last: no holes.
 	for it.Next() {
 		r := it.Record()
 		if requireKeys && r.Key == nil {
-			return &RecordError{Index: int32(r.Offset), Err: errNoKey}
+			keyless = keyless.add(int32(r.Offset))
 		}
 		maxTime = max(maxTime, r.TimestampMs)
 	}
@@ -154,10 +156,22 @@ func checkRecords(h *BatchHeader, b, records []byte, requireKeys bool) error {
 		}
 		return &RecordError{Index: h.NumRecords - it.left, Err: err}
 	}
+	if keyless != nil {
+		return keyless
+	}
 	if maxTime != h.MaxTimestamp {
 		setMaxTimestamp(h, b, maxTime)
 	}
 	return nil
+}
+
+// add notes that a record has no key.
+func (e *RecordError) add(index int32) *RecordError {
+	if e == nil {
+		return &RecordError{Index: index, Err: errNoKey}
+	}
+	e.More = append(e.More, index)
+	return e
 }
 
 var errNoKey = fmt.Errorf("%w: it has no key, and a compacted topic needs one", ErrInvalidRecord)

@@ -134,6 +134,8 @@ func TestRecordAtFault(t *testing.T) {
 	b.Reset(PlainBatch(0))
 	b.Append([]byte("k"), nil, nil, 0)
 	b.Append(nil, nil, nil, 0)
+	b.Append([]byte("k"), nil, nil, 0)
+	b.Append(nil, nil, nil, 0)
 	batch := must1(b.Build(nil))
 	_, err := CheckProduced(batch, CheckOptions{})
 	require.NoError(t, err)
@@ -141,11 +143,12 @@ func TestRecordAtFault(t *testing.T) {
 	var fault *RecordError
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, int32(1), fault.Index)
+	require.Equal(t, []int32{3}, fault.More)
 	require.Equal(t, "record 1: invalid record: it has no key, and a compacted topic needs one", err.Error())
 
-	batch[len(batch)-1] = 2 // the second record announces a header
+	batch[len(batch)-1] = 2 // the last record announces a header
 	RenewCRC(batch)
 	_, err = CheckProduced(batch, CheckOptions{})
 	require.ErrorAs(t, err, &fault)
-	require.Equal(t, int32(1), fault.Index)
+	require.Equal(t, int32(3), fault.Index)
 }
