@@ -96,7 +96,7 @@ func (p *producing) append(t *topic, batch []byte, at *kmsg.ProduceResponseTopic
 	if err != nil {
 		return err
 	}
-	header, err := protocol.CheckProduced(batch, protocol.CheckOptions{RequireKeys: part.topic.compacted()})
+	header, err := p.check(part.topic, batch)
 	if err != nil {
 		return err
 	}
@@ -118,6 +118,16 @@ func (p *producing) append(t *topic, batch []byte, at *kmsg.ProduceResponseTopic
 	return nil
 }
 
+// check checks a batch. Those of compacted topics are decompressed for it, a few at a
+// time, since each may take max.decoded.batch.bytes.
+func (p *producing) check(t *topic, batch []byte) (protocol.BatchHeader, error) {
+	o := protocol.CheckOptions{RequireKeys: t.compacted(), MaxDecodedBytes: p.b.limits.maxDecoded}
+	if o.RequireKeys {
+		defer p.b.beginDecoding()()
+	}
+	return protocol.CheckProduced(batch, o)
+}
+
 // await waits until every append is durable.
 func (p *producing) await(context.Context) kmsg.Response {
 	for i := range p.pending {
@@ -137,5 +147,14 @@ func (p *producing) fail(at *kmsg.ProduceResponseTopicPartition, err error) {
 	at.ErrorCode = code
 	if message != "" {
 		at.ErrorMessage = kmsg.StringPtr(message)
+	}
+	var fault *protocol.RecordError
+	if !errors.As(err, &fault) {
+		return
+	}
+	// So the client knows which records to give up, and that the others were not at fault (KIP-467).
+	why := kmsg.StringPtr(fault.Err.Error())
+	for _, index := range append([]int32{fault.Index}, fault.More...) {
+		at.ErrorRecords = append(at.ErrorRecords, kmsg.ProduceResponseTopicPartitionErrorRecord{RelativeOffset: index, ErrorMessage: why})
 	}
 }

@@ -121,4 +121,5 @@ type limits struct {
 	fetchMemory     int64         // fetch.max.memory.bytes
 	fetchSessions   int           // max.incremental.fetch.session.cache.slots
 	cleanerMemory   int           // log.cleaner.dedupe.buffer.size
+	maxDecoded      int           // max.decoded.batch.bytes
 }

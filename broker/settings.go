@@ -76,6 +76,7 @@ func (b *Broker) configure(static map[string]string) error {
 		fetchMemory:     v.Int("fetch.max.memory.bytes"),
 		fetchSessions:   int(v.Int("max.incremental.fetch.session.cache.slots")),
 		cleanerMemory:   int(v.Int("log.cleaner.dedupe.buffer.size")),
+		maxDecoded:      int(v.Int("max.decoded.batch.bytes")),
 	}
 	b.upkeepEvery = upkeepIntervals{
 		retention:  millis(v, "log.retention.check.interval.ms"),
