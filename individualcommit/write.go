@@ -14,8 +14,17 @@ type Records struct {
 	buf  []byte
 }
 
+// keepBytes is the largest buffer that Reset keeps.
+const keepBytes = 1 << 20
+
 // Reset empties the collection.
-func (w *Records) Reset() { w.list, w.buf = w.list[:0], w.buf[:0] }
+func (w *Records) Reset() {
+	clear(w.list)
+	w.list, w.buf = w.list[:0], w.buf[:0]
+	if cap(w.buf) > keepBytes {
+		w.buf = nil
+	}
+}
 
 // All are the records, valid until Reset.
 func (w *Records) All() []Record { return w.list }

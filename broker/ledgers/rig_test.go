@@ -53,9 +53,11 @@ type rig struct {
 
 const rigPartitions = 2
 
-func newRig(t testing.TB) *rig {
+func newRig(t testing.TB) *rig { return newRigOn(t, vfs.NewCrashableMem()) }
+
+func newRigOn(t testing.TB, fs *vfs.MemFS) *rig {
 	r := &rig{
-		t: t, fs: vfs.NewCrashableMem(), gate: &gate{}, fsync: true, limit: 1 << 30,
+		t: t, fs: fs, gate: &gate{}, fsync: true, limit: 1 << 30,
 		gone:    map[extension.TopicPartition]error{},
 		primary: &primary{offsets: map[string]map[extension.TopicPartition]extension.CommittedOffset{}},
 		members: &members{},
