@@ -154,17 +154,26 @@ func (d *Dispatcher) moveTo(hi, pi, m uint32, mask uint64) {
 // tidied.
 func (d *Dispatcher) settle(gi uint32, mask uint64, out *Changes) {
 	g := d.holds.group(gi)
-	pi, state := g.page, d.holds.at(g.hold).state
+	pi, state, orphan := g.page, d.holds.at(g.hold).state, d.isOrphan(gi)
 	d.untake(gi, mask, Settled)
 	p := d.pages.at(pi)
-	eachBit(p.number, p.tracked&mask, func(offset int64) { d.leaveKey(d.pages.refOf(pi, offset), state) })
+	eachBit(p.number, p.tracked&mask, func(offset int64) { d.leaveKey(d.pages.refOf(pi, offset), state, orphan) })
 	d.forgetCounts(pi, mask, out)
 }
 
+// isOrphan tells whether a group is pending of a member that is gone.
+func (d *Dispatcher) isOrphan(gi uint32) bool {
+	h := d.holds.at(d.holds.group(gi).hold)
+	return h.state == Pending && h.member == none
+}
+
 // leaveKey takes a record, which was in the state, out of the list of its key.
-func (d *Dispatcher) leaveKey(r ref, was State) {
+func (d *Dispatcher) leaveKey(r ref, was State, orphan bool) {
 	ki := d.pages.link(r).key
 	k := d.keys.at(ki)
+	if orphan {
+		k.orphans--
+	}
 	if was == Acquired || was == Pending {
 		k.taken--
 	} else {

@@ -148,7 +148,7 @@ func (d *Dispatcher) dealKeys(n listName, limit int) {
 }
 
 func (d *Dispatcher) dealKey(ki uint32, limit int) {
-	for k := d.keys.at(ki); k.wait != none && d.stateOf(k.wait) == Available && len(d.hand.offsets) < limit; {
+	for k := d.keys.at(ki); k.wait != none && d.stateOf(k.wait) == Available && len(d.hand.offsets) < limit && !d.hand.full; {
 		r := k.wait
 		switch d.offer(d.pages.offsetOf(r)) {
 		case keep:
@@ -198,7 +198,7 @@ func (d *Dispatcher) dealStream(li uint32, limit int, below int64) {
 
 // offerRun offers records one after another, and gives the first that was not taken.
 func (d *Dispatcher) offerRun(r Run, limit int) int64 {
-	for ; r.Start < r.End && len(d.hand.offsets) < limit; r.Start++ {
+	for ; r.Start < r.End && len(d.hand.offsets) < limit && !d.hand.full; r.Start++ {
 		if d.offer(r.Start) == keep {
 			break
 		}

@@ -111,7 +111,7 @@ func (d *Dispatcher) checkKey(ki uint32, k *key, tracked *int) error {
 	switch {
 	case taken != k.taken || waiting != k.waiting || first != k.wait || prev != k.tail:
 		return fmt.Errorf("%d taken and %d waiting from %d on, says %d and %d from %d on", taken, waiting, first, k.taken, k.waiting, k.wait)
-	case taken == 0 && k.holder != none:
+	case taken == 0 && k.holder != none || k.orphans > k.taken:
 		return fmt.Errorf("held by %q without records", d.idOf(k.holder))
 	case k.head == none && k.from == k.to:
 		return fmt.Errorf("of nothing")
@@ -125,14 +125,22 @@ func (d *Dispatcher) checkKey(ki uint32, k *key, tracked *int) error {
 
 // checkOneHolder: what is acquired of a key, one member has.
 func (d *Dispatcher) checkOneHolder(k *key) error {
+	orphans := uint32(0)
 	for r := k.head; r != none; r = d.pages.link(r).next {
-		if d.stateOf(r) != Acquired {
+		if !d.hasTaker(r) {
 			continue
 		}
 		gi := d.groupOf(r>>pageShift, 1<<(r&(pageBits-1)))
+		if d.isOrphan(gi) {
+			orphans++
+			continue
+		}
 		if m := d.holds.at(d.holds.group(gi).hold).member; m != k.holder {
 			return fmt.Errorf("offset %d is with %q, the key with %q", d.pages.offsetOf(r), d.idOf(m), d.idOf(k.holder))
 		}
+	}
+	if orphans != k.orphans {
+		return fmt.Errorf("%d pending of a member that is gone, says %d", orphans, k.orphans)
 	}
 	return nil
 }

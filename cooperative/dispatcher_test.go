@@ -2,6 +2,7 @@ package cooperative
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,11 +47,11 @@ func runHistory(t *rapid.T, mode Mode) {
 	steps := rapid.IntRange(1, 60).Draw(t, "steps")
 	for range steps {
 		if err := m.step(t); err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v\n%s", err, strings.Join(m.trace, "\n"))
 		}
 		if rapid.Bool().Draw(t, "serve") {
 			if err := m.serve(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("%v\n%s", err, strings.Join(m.trace, "\n"))
 			}
 		}
 	}
@@ -140,6 +141,7 @@ func (m *model) rareStep(t *rapid.T, member string) error {
 	switch rapid.IntRange(0, 7).Draw(t, "rare op") {
 	case 0:
 		m.limits = drawLimits(t)
+		m.note("limits %+v", m.limits)
 		m.d.SetLimits(m.limits)
 		m.config.Limits = m.limits
 		if m.next != nil {
@@ -174,6 +176,7 @@ func (m *model) rareStep(t *rapid.T, member string) error {
 		if c.Mode != m.config.Mode || c.Mode == KeyRange {
 			m.next = &c
 		}
+		m.note("mode %d", c.Mode)
 		m.d.SetMode(c)
 		m.modeChanged()
 		return m.check()
@@ -186,6 +189,7 @@ func (m *model) rareStep(t *rapid.T, member string) error {
 			a = a.Leave(member)
 		}
 		m.config.Assignment = a
+		m.note("assignment %v", a)
 		m.d.SetAssignment(a)
 		return m.check()
 	}

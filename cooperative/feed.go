@@ -29,23 +29,25 @@ func (d *Dispatcher) WantsRecords() bool {
 	return false
 }
 
-// Feed takes what was read of the log from FeedFrom on, or after the reopening of offsets
-// below it, again from there. What is committed, and what the dispatcher knows already,
-// is passed over.
+// Feed takes what was read of the log from FeedFrom on, or what was reopened below it.
+// What is committed, and what the dispatcher knows already, is passed over; so is what
+// lies above FeedFrom when that is not where the records start.
 func (d *Dispatcher) Feed(r Records, out *Changes) {
-	defer out.tidy()
+	end := r.End
+	if r.Start > d.FeedFrom() {
+		end = d.FeedFrom()
+	}
 	i := 0
 	for _, run := range r.Runs {
-		for at := run.Start; at < run.End; {
-			open := d.nextOpen(at, run.End)
+		for at := run.Start; at < min(run.End, end); {
+			open := d.nextOpen(at, min(run.End, end))
 			d.feedOpen(open, r.Keys, i+int(open.Start-run.Start), out)
 			at = open.End
 		}
 		i += int(run.End - run.Start)
 	}
-	if r.Start <= d.FeedFrom() {
-		d.frontier = max(d.frontier, r.End)
-	}
+	d.frontier = max(d.frontier, end)
+	out.tidy()
 }
 
 // nextOpen is the first run of uncommitted offsets in [from, end), empty at end if there
@@ -124,6 +126,7 @@ func (d *Dispatcher) adopt(offset int64, k Key) {
 		ki := d.keyOf(k.Hash)
 		d.insert(ki, offset)
 		d.keys.at(ki).taken++
+		d.keys.at(ki).orphans++
 		d.place(ki)
 	case Delayed:
 		ki := d.keyOf(k.Hash)
@@ -152,6 +155,10 @@ func (d *Dispatcher) feedRecord(offset int64, k Key) {
 		l.pool.Add(Run{Start: offset, End: offset + 1})
 	case offset < max(d.frontier, d.refed) && (d.isTracked(offset) || l.fresh.has(offset)):
 	default:
+		if ki, known := d.keyBy.find(hash); known && offset < d.frontier && !l.fresh.hasBefore(offset, hash) {
+			d.addBehind(ki, offset) // reopened: later ones of its key may have been looked at
+			return
+		}
 		d.addFresh(li, freshRecord{offset, hash})
 	}
 }
@@ -201,7 +208,7 @@ func (d *Dispatcher) popFresh(l *lane) {
 // at once: it has all before it.
 func (d *Dispatcher) mayExtend(ki uint32) bool {
 	k := d.keys.at(ki)
-	return k.from == k.to && k.wait == none && k.taken > 0 && k.holder == d.hand.member
+	return k.from == k.to && k.wait == none && k.orphans == 0 && k.holder == d.hand.member
 }
 
 // addBehind lets a record wait for the others of its key.

@@ -9,7 +9,8 @@ type key struct {
 	wait       ref   // the first of those that no member and no transaction has
 	taken      uint32
 	waiting    uint32
-	holder     uint32 // the member that has the taken ones; none if it left, or none is taken
+	orphans    uint32 // of the taken ones, those pending of a member that is gone: till their end, nothing more is dealt
+	holder     uint32 // the member that has the other taken ones, none if there are none
 	listed     bool   // in the list `in` of ready keys
 	asked      bool   // in Dispatcher.keyAsks, or asked for
 	live       bool
@@ -204,9 +205,11 @@ func (d *Dispatcher) readyIn(k *key) (in listName, ready bool) {
 	switch {
 	case k.wait == none || d.stateOf(k.wait) != Available:
 		return in, false
+	case k.orphans > 0:
+		return in, false
 	case d.config.Mode == KeyRange || k.taken == 0:
 		return listName{of: d.laneOf(k.hash)}, true
 	default:
-		return listName{of: k.holder, member: true}, k.holder != none
+		return listName{of: k.holder, member: true}, true
 	}
 }

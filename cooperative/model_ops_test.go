@@ -11,12 +11,14 @@ import (
 // checks what came of it.
 
 func (m *model) acquire(member string, w Want) error {
+	m.note("acquire %s %d soft=%v", member, w.MaxRecords, w.BatchEnd != nil)
 	var out Changes
 	archived := m.expire()
 	room := m.limits.Acquired - m.acquired()
 	m.modeChanged()
 	before := m.d.next != nil
 	got := m.d.Acquire(nil, member, w, m.now, &out)
+	archived = append(archived, m.overLimit(&out)...)
 	n, last := 0, int64(-1)
 	for _, g := range got {
 		if g.Start < last || g.Start >= g.End || w.BatchSize > 0 && g.End-g.Start > int64(w.BatchSize) {
@@ -25,7 +27,7 @@ func (m *model) acquire(member string, w Want) error {
 		last = g.End
 		for offset := g.Start; offset < g.End; offset++ {
 			n++
-			if why := m.mayDeal(offset, member); why != "" {
+			if why := m.mayDeal(offset, member, false); why != "" {
 				return fmt.Errorf("offset %d dealt to %q: %s", offset, member, why)
 			}
 			r := m.records[offset]
@@ -46,7 +48,6 @@ func (m *model) acquire(member string, w Want) error {
 	if n > 0 {
 		m.waiting = slices.DeleteFunc(m.waiting, func(w string) bool { return w == member })
 	}
-	archived = append(archived, m.overLimit(&out)...)
 	return m.settled(&out, archived)
 }
 
@@ -74,6 +75,7 @@ func (m *model) overLimit(out *Changes) (archived []int64) {
 }
 
 func (m *model) acknowledge(member string, acks []Ack) error {
+	m.note("acknowledge %s %v", member, acks)
 	var out Changes
 	settled := m.expire()
 	var want []Outcome
@@ -130,6 +132,7 @@ func (m *model) judge(member string, a Ack) Outcome {
 }
 
 func (m *model) tick(ms int64) error {
+	m.note("tick %d", ms)
 	m.now += ms
 	var out Changes
 	want := m.expire()
@@ -142,6 +145,7 @@ func (m *model) tick(ms int64) error {
 }
 
 func (m *model) leave(member string, raise bool) error {
+	m.note("leave %s raise=%v", member, raise)
 	var out Changes
 	want := m.expire()
 	var held []int64
@@ -167,6 +171,7 @@ func (m *model) leave(member string, raise bool) error {
 }
 
 func (m *model) stage(member string, runs []Run) error {
+	m.note("stage %s %v", member, runs)
 	var out Changes
 	settled := m.expire()
 	m.modeChanged()
@@ -192,6 +197,7 @@ func (m *model) stage(member string, runs []Run) error {
 }
 
 func (m *model) endStage(runs []Run, committed bool) error {
+	m.note("end %v committed=%v", runs, committed)
 	var out Changes
 	var settled, aborted []int64
 	var commit []Run
@@ -217,6 +223,7 @@ func (m *model) endStage(runs []Run, committed bool) error {
 }
 
 func (m *model) deadLettered(offsets []int64) error {
+	m.note("dead-lettered %v", offsets)
 	var out Changes
 	var want []int64
 	for _, offset := range offsets {
@@ -231,6 +238,7 @@ func (m *model) deadLettered(offsets []int64) error {
 
 // commitElsewhere is a commit that does not come from a member.
 func (m *model) commitElsewhere(r Run) error {
+	m.note("commit %v", r)
 	var out Changes
 	for offset := r.Start; offset < r.End; offset++ {
 		if m.records[offset] != nil {
@@ -244,6 +252,7 @@ func (m *model) commitElsewhere(r Run) error {
 }
 
 func (m *model) advanceStart(offset int64) error {
+	m.note("log start %d", offset)
 	var out Changes
 	for o := range m.records {
 		if o < offset {
@@ -259,6 +268,7 @@ func (m *model) advanceStart(offset int64) error {
 
 // reopen is an operator's, of offsets that are committed, and has them fed.
 func (m *model) reopen(r Run) error {
+	m.note("reopen %v", r)
 	var out Changes
 	for offset := r.Start; offset < r.End; offset++ {
 		if rec := m.records[offset]; rec != nil && rec.state == Settled {
@@ -273,6 +283,7 @@ func (m *model) reopen(r Run) error {
 
 // restart is a crash: a new dispatcher, from what is in the logs.
 func (m *model) restart() error {
+	m.note("restart")
 	var out Changes
 	m.d = New(m.config, m.ledger)
 	m.d.ahead = testAhead
@@ -309,9 +320,11 @@ func (m *model) feed() error {
 		again, ok := m.d.NextAgain()
 		switch {
 		case ok:
+			m.note("feed again %d %d", again.Start, again.End)
 			m.d.FeedAgain(again, m.read(again.Start, min(again.End, again.Start+3)))
 		case m.d.WantsRecords() && m.d.FeedFrom() < m.end:
 			from := m.d.FeedFrom()
+			m.note("feed %d", from)
 			m.d.Feed(m.read(from, min(m.end, from+7)), &out)
 		default:
 			return m.settled(&out, nil)
@@ -345,7 +358,7 @@ func (m *model) serve() error {
 	}
 	for _, member := range m.waiting {
 		for offset := range m.records {
-			if why := m.mayDeal(offset, member); why == "" {
+			if why := m.mayDeal(offset, member, true); why == "" {
 				return fmt.Errorf("%q waits, and could have offset %d", member, offset)
 			}
 		}

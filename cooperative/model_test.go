@@ -36,6 +36,7 @@ type model struct {
 	config  Config
 	waiting []string
 	start   int64 // of the log
+	trace   []string
 }
 
 func newModel(c Config) *model {
@@ -47,8 +48,25 @@ func newModel(c Config) *model {
 	return m
 }
 
+// note keeps what was done, for the message when it goes wrong.
+func (m *model) note(format string, args ...any) {
+	m.trace = append(m.trace, fmt.Sprintf(format, args...))
+}
+
 // append adds records to the log; absent ones have no entry in keys.
 func (m *model) append(keys ...*Key) {
+	shown := ""
+	for _, k := range keys {
+		switch {
+		case k == nil:
+			shown += " absent"
+		case k.Null:
+			shown += " null"
+		default:
+			shown += fmt.Sprintf(" %x", k.Hash>>56)
+		}
+	}
+	m.note("append at %d:%s", m.end, shown)
 	for _, k := range keys {
 		if k != nil {
 			r := &record{state: Available, key: *k}
@@ -169,8 +187,10 @@ func (m *model) check() error {
 
 func (m *model) ordered(r *record) bool { return m.config.Mode != RoundRobin && !r.key.Null }
 
-// mayDeal says why a record may not be dealt to a member now, "" if it may.
-func (m *model) mayDeal(offset int64, member string) string {
+// mayDeal says why a record may not be dealt to a member now, "" if it may; and if it is
+// asked so, why it need not: what is pending of a member that is gone keeps earlier
+// records of its key back once it was read.
+func (m *model) mayDeal(offset int64, member string, must bool) string {
 	r := m.records[offset]
 	if r == nil || r.state != Available {
 		return "not available"
@@ -189,6 +209,7 @@ func (m *model) mayDeal(offset int64, member string) string {
 		}
 		taken := o.state == Acquired || o.state == Pending
 		switch {
+		case taken && o.state == Pending && o.member == "" && other > offset && !must:
 		case taken && o.member != member:
 			return fmt.Sprintf("%q has offset %d of the key", o.member, other)
 		case other < offset && (o.state == Available || o.state == Delayed):

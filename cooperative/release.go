@@ -17,6 +17,7 @@ func (d *Dispatcher) release(pi uint32, offset int64, raise bool, backoff func(i
 		wait = backoff(count)
 	}
 	r := d.pages.refOf(pi, offset)
+	orphan := d.isOrphan(d.groupOf(pi, bit))
 	tracked := d.pages.at(pi).tracked&bit != 0
 	if wait > 0 {
 		d.untake(d.groupOf(pi, bit), bit, Delayed)
@@ -33,6 +34,9 @@ func (d *Dispatcher) release(pi uint32, offset int64, raise bool, backoff func(i
 	}
 	ki := d.pages.link(r).key
 	d.keys.at(ki).taken--
+	if orphan {
+		d.keys.at(ki).orphans--
+	}
 	d.startWaiting(ki, r)
 	for later := d.pages.link(r).next; later != none; later = d.pages.link(later).next {
 		if d.stateOf(later) == Acquired {
@@ -96,10 +100,10 @@ func (d *Dispatcher) archiveTaken(pi uint32, offset int64, out *Changes) {
 func (d *Dispatcher) deadLetter(gi uint32, offset int64, cause Cause, out *Changes) {
 	_, bit := pageOf(offset)
 	g := d.holds.group(gi)
-	pi, state := g.page, d.holds.at(g.hold).state
+	pi, state, orphan := g.page, d.holds.at(g.hold).state, d.isOrphan(gi)
 	d.untake(gi, bit, Archiving)
 	if d.pages.at(pi).tracked&bit != 0 {
-		d.leaveKey(d.pages.refOf(pi, offset), state)
+		d.leaveKey(d.pages.refOf(pi, offset), state, orphan)
 	}
 	d.awaitDeadLetter(pi, offset, cause, out)
 }
@@ -233,7 +237,9 @@ func (d *Dispatcher) orphan(hi uint32) {
 		d.forgetForeign(d.holds.at(hi), p, g.mask)
 		eachBit(p.number, g.mask&p.tracked, func(offset int64) {
 			ki := d.pages.link(d.pages.refOf(g.page, offset)).key
-			d.keys.at(ki).holder = none
+			k := d.keys.at(ki)
+			k.orphans++
+			k.holder = none
 			d.place(ki)
 		})
 	}

@@ -50,6 +50,16 @@ func (q *ring) has(offset int64) bool {
 	return lo < q.n && q.at(lo).offset == offset
 }
 
+// hasBefore tells whether a record of the key is in the queue before an offset.
+func (q *ring) hasBefore(offset int64, hash uint64) bool {
+	for i := 0; i < q.n && q.at(i).offset < offset; i++ {
+		if q.at(i).hash == hash {
+			return true
+		}
+	}
+	return false
+}
+
 // retain keeps the records that keep says yes to.
 func (q *ring) retain(keep func(freshRecord) bool) {
 	n := 0

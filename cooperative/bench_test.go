@@ -1,0 +1,290 @@
+package cooperative
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lacunamq/lacuna/individualcommit"
+)
+
+// bench is a dispatcher with a log of records that are appended as they are wanted, and a
+// ledger that is committed to as the broker would.
+type bench struct {
+	d      *Dispatcher
+	ledger *individualcommit.Ledger
+	keyOf  func(offset int64) Key
+	keys   []Key
+	runs   [1]Run
+	out    Changes
+	got    []Delivery
+	acks   []Ack
+	told   []Outcome
+	commit []Run
+	now    int64
+	batch  int
+}
+
+func newBench(c Config, keyOf func(int64) Key) *bench {
+	b := &bench{ledger: new(individualcommit.Ledger), keyOf: keyOf, batch: 500}
+	b.d = New(c, b.ledger)
+	return b
+}
+
+func benchConfig(mode Mode) Config {
+	c := testConfig(mode)
+	c.Limits.Acquired, c.Limits.WaitingMaxBytes = 10_000_000, 64<<20
+	c.Assignment = c.Assignment.Join("m")
+	return c
+}
+
+// uniform is one of n keys.
+func uniform(n uint64) func(int64) Key {
+	return func(offset int64) Key {
+		x := uint64(offset) * 0x9e3779b97f4a7c15
+		x = (x ^ x>>31) % n
+		x = (x + 1) * 0xbf58476d1ce4e5b9
+		return Key{Hash: x ^ x>>29}
+	}
+}
+
+func (b *bench) feed(n int64) {
+	from := b.d.FeedFrom()
+	b.keys = b.keys[:0]
+	if b.d.config.Mode != RoundRobin {
+		for o := from; o < from+n; o++ {
+			b.keys = append(b.keys, b.keyOf(o))
+		}
+	}
+	b.runs[0] = Run{Start: from, End: from + n}
+	b.d.Feed(Records{Start: from, End: from + n, Runs: b.runs[:], Keys: b.keys}, &b.out)
+}
+
+// acquire gives how many records a member got.
+func (b *bench) acquire(member string) int {
+	for b.d.WantsRecords() {
+		b.feed(1000)
+	}
+	b.got = b.d.Acquire(b.got[:0], member, Want{MaxRecords: b.batch}, b.now, &b.out)
+	n := 0
+	for _, g := range b.got {
+		n += int(g.End - g.Start)
+	}
+	return n
+}
+
+func (b *bench) acknowledge(member string, t AckType) {
+	b.acks, b.told = b.acks[:0], b.told[:0]
+	for _, g := range b.got {
+		b.acks = append(b.acks, Ack{g.Run, t})
+	}
+	b.told = b.d.Acknowledge(b.told, member, b.acks, b.now, &b.out)
+	b.now++
+	if len(b.out.Commit) > 0 {
+		b.ledger.Apply(individualcommit.Delta{Commit: b.out.Commit})
+	}
+	b.out.Reset()
+}
+
+// pass deals and accepts n records.
+func (b *bench) pass(n int) {
+	for done := 0; done < n; {
+		done += b.acquire("m")
+		b.acknowledge("m", Accept)
+	}
+}
+
+var benchModes = []struct {
+	name string
+	mode Mode
+}{{"round-robin", RoundRobin}, {"key-ordered", KeyOrdered}, {"key-range", KeyRange}}
+
+// BenchmarkAcquireAcknowledge is one record fed, acquired and accepted, in batches of 500.
+func BenchmarkAcquireAcknowledge(b *testing.B) {
+	for _, m := range benchModes {
+		for _, keys := range []uint64{100, 100_000} {
+			b.Run(fmt.Sprintf("mode=%s/keys=%d", m.name, keys), func(b *testing.B) {
+				x := newBench(benchConfig(m.mode), uniform(keys))
+				x.pass(100_000)
+				b.ReportAllocs()
+				b.ResetTimer()
+				x.pass(b.N)
+			})
+		}
+	}
+}
+
+// BenchmarkRelease is one record acquired and released, again and again.
+func BenchmarkRelease(b *testing.B) {
+	for _, m := range benchModes {
+		b.Run("mode="+m.name, func(b *testing.B) {
+			c := benchConfig(m.mode)
+			c.Limits.Deliveries = 255
+			x := newBench(c, uniform(100_000))
+			b.ReportAllocs()
+			for n := 0; n < b.N; {
+				n += x.acquire("m")
+				x.acknowledge("m", Release)
+				if n%(250*8192) < 500 {
+					x = newBench(c, uniform(100_000))
+				}
+			}
+		})
+	}
+}
+
+// backlog makes a dispatcher before which so many records of one key wait, that a member
+// holds up, beside those of all others.
+func backlog(mode Mode, waiting int64) *bench {
+	c := benchConfig(mode)
+	hot := Key{Hash: 1}
+	x := newBench(c, nil)
+	others := uniform(100_000)
+	x.keyOf = func(offset int64) Key {
+		if offset < waiting {
+			return hot
+		}
+		return others(offset)
+	}
+	if mode == RoundRobin {
+		x.feed(waiting)
+		return x
+	}
+	x.batch = 1
+	x.acquire("stalled")
+	x.batch = 500
+	for x.d.FeedFrom() < waiting {
+		x.feed(1000)
+		x.acquire("m")
+		x.acknowledge("m", Accept)
+	}
+	return x
+}
+
+// BenchmarkBacklog is one record acquired and accepted while so many wait.
+func BenchmarkBacklog(b *testing.B) {
+	for _, m := range benchModes[:2] {
+		for _, waiting := range []int64{1_000, 1_000_000} {
+			b.Run(fmt.Sprintf("mode=%s/waiting=%d", m.name, waiting), func(b *testing.B) {
+				x := backlog(m.mode, waiting)
+				x.pass(100_000)
+				b.ReportAllocs()
+				b.ResetTimer()
+				x.pass(b.N)
+			})
+		}
+	}
+}
+
+// gapped makes a dispatcher behind which so many records are acquired by a member that is
+// slow, each with committed ones on both sides.
+func gapped(mode Mode, gaps int64) *bench {
+	x := newBench(benchConfig(mode), uniform(100_000))
+	for held := int64(0); held < gaps; {
+		x.acquire("slow")
+		x.acks = x.acks[:0]
+		for _, g := range x.got {
+			for o := g.Start; o < g.End; o++ {
+				if o%2 == 0 {
+					x.acks = append(x.acks, Ack{Run{Start: o, End: o + 1}, Accept})
+				} else {
+					held++
+				}
+			}
+		}
+		x.told = x.d.Acknowledge(x.told[:0], "slow", x.acks, 0, &x.out)
+		x.ledger.Apply(individualcommit.Delta{Commit: x.out.Commit})
+		x.out.Reset()
+	}
+	return x
+}
+
+// BenchmarkGaps is one record acquired and accepted above so many gaps.
+func BenchmarkGaps(b *testing.B) {
+	for _, gaps := range []int64{0, 1_000_000} {
+		b.Run(fmt.Sprintf("gaps=%d", gaps), func(b *testing.B) {
+			x := gapped(RoundRobin, gaps)
+			x.pass(100_000)
+			b.ReportAllocs()
+			b.ResetTimer()
+			x.pass(b.N)
+		})
+	}
+}
+
+// BenchmarkOpenGaps is one record acquired and accepted where every second offset is
+// committed: what a restart finds after a million single acknowledgements.
+func BenchmarkOpenGaps(b *testing.B) {
+	x := newBench(benchConfig(RoundRobin), nil)
+	total := int64(2 * (b.N + 1000))
+	for o := int64(0); o < total; o += 2 {
+		x.commit = append(x.commit, Run{Start: o, End: o + 1})
+	}
+	x.ledger.Apply(individualcommit.Delta{Commit: x.commit})
+	x.d = New(x.d.config, x.ledger)
+	x.feed(total)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := 0; n < b.N; {
+		n += x.acquire("m")
+		x.acknowledge("m", Accept)
+	}
+}
+
+// TestNothingIsAllocatedInASteadyState: acquiring, acknowledging, releasing and renewing.
+func TestNothingIsAllocatedInASteadyState(t *testing.T) {
+	for _, m := range benchModes {
+		for _, keys := range []uint64{10, 1000} {
+			x := newBench(benchConfig(m.mode), uniform(keys))
+			round := func() {
+				x.acquire("m")
+				x.acknowledge("m", Renew)
+				x.acknowledge("m", Release)
+				x.acquire("m")
+				x.acknowledge("m", Accept)
+			}
+			for range 1000 {
+				round()
+			}
+			require.LessOrEqual(t, testing.AllocsPerRun(100, round)/1000, 0.01, "%s, %d keys: allocations per record", m.name, keys)
+		}
+	}
+}
+
+// bytesPerRecord is what each of n acquired records takes.
+func bytesPerRecord(t *testing.T, mode Mode, keys uint64, oneIn int) float64 {
+	x := newBench(benchConfig(mode), uniform(keys))
+	x.d.ahead.read = 1000
+	r := rand.New(rand.NewPCG(1, 1))
+	for x.d.Count(Acquired) < 300_000 {
+		x.acquire("m")
+		x.acks = x.acks[:0]
+		for _, g := range x.got {
+			for o := g.Start; o < g.End; o++ {
+				if r.IntN(oneIn) > 0 {
+					x.acks = append(x.acks, Ack{Run{Start: o, End: o + 1}, Accept})
+				}
+			}
+		}
+		x.told = x.d.Acknowledge(x.told[:0], "m", x.acks, 0, &x.out)
+		x.out.Reset()
+	}
+	require.NoError(t, x.d.CheckInvariants())
+	return float64(x.d.MemoryBytes()) / float64(x.d.Count(Acquired))
+}
+
+// TestAcquiredRecordsAreSmall holds the memory budget: 16 bytes for each, also where nine
+// in ten are done already; in the modes with an order, a key that is in use comes on top.
+func TestAcquiredRecordsAreSmall(t *testing.T) {
+	for _, c := range []struct {
+		mode  Mode
+		oneIn int
+		most  float64
+	}{{RoundRobin, 1, 4}, {RoundRobin, 10, 16}, {KeyOrdered, 1, 16}, {KeyRange, 1, 16}} {
+		got := bytesPerRecord(t, c.mode, 1000, c.oneIn)
+		t.Logf("mode %d, 1 in %d: %.1f bytes", c.mode, c.oneIn, got)
+		require.LessOrEqual(t, got, c.most, "mode %d, 1 in %d", c.mode, c.oneIn)
+	}
+}
