@@ -150,7 +150,7 @@ func (m runningMember) end(cause error) {
 	select {
 	case err := <-m.done:
 		require.NoError(m.g.t, err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		require.Fail(m.g.t, "the member did not leave")
 	}
 }
@@ -187,7 +187,7 @@ func (g *groupRun) tell(member string, e event) {
 // await waits until the members have told what makes ok true.
 func (g *groupRun) await(what string, ok func() bool) {
 	g.t.Helper()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		g.mu.Lock()
 		reached, wrong := ok(), slices.Clone(g.mu.wrong)
