@@ -139,9 +139,12 @@ func (l *Log) checkLocked(e *entry, o AppendOptions) (*producedBatch, error) {
 }
 
 func (l *Log) checkSizeLocked(e *entry) error {
-	size := int64(len(e.bytes))
-	if size > l.mu.config.segmentBytes() {
-		return fmt.Errorf("%w: %d bytes, a segment has %d", ErrTooLarge, size, l.mu.config.segmentBytes())
+	size, room := int64(len(e.bytes)), l.mu.config.segmentBytes()
+	if e.origin == fromCoordinator {
+		room = maxSegmentBytes // a coordinator cannot split a record: a larger segment is its own
+	}
+	if size > room {
+		return fmt.Errorf("%w: %d bytes, a segment has %d", ErrTooLarge, size, room)
 	}
 	if e.origin == fromClient && size > int64(l.mu.config.MaxMessageBytes) {
 		return fmt.Errorf("%w: %d bytes, max.message.bytes is %d", ErrTooLarge, size, l.mu.config.MaxMessageBytes)

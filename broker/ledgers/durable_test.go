@@ -62,6 +62,33 @@ func TestAFailedWriteChangesNothing(t *testing.T) {
 	r.mustCommit("g", commitOf(tp, 3), 0, 4)
 }
 
+// TestALedgerLargerThanASegment of the internal log is logged all the same.
+func TestALedgerLargerThanASegment(t *testing.T) {
+	r := newRig(t)
+	tp := part(1, 0)
+	r.produce(tp, 20_000)
+	r.stop()
+	r.segmentBytes = 2000
+	r.start()
+	for from := int64(0); from < 20_000; from += 400 {
+		var some []int64
+		for x := from; x < from+400; x += 2 + x*x%5 {
+			some = append(some, x)
+		}
+		require.NoError(t, r.commit("g", commitOf(tp, some...))[0].Err)
+	}
+	want := r.fetch("g", tp).Gaps
+	require.Greater(t, len(want), 4000)
+	for _, views := range []bool{true, false} {
+		r.stop()
+		if !views {
+			require.NoError(t, r.fs.RemoveAll("views"))
+		}
+		r.start()
+		require.Equal(t, want, r.fetch("g", tp).Gaps)
+	}
+}
+
 // TestUncleanStopCutsLedgersOff: with fsync off a log may come back shorter than its
 // ledgers knew. What is appended there later is open, whatever the internal log held
 // before.

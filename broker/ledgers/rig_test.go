@@ -40,6 +40,8 @@ type rig struct {
 	unclean bool
 	limit   int64
 
+	segmentBytes int64 // of all logs; 0: the default
+
 	mu   sync.Mutex
 	logs map[string]*commitlog.Log // by directory
 	gone map[extension.TopicPartition]error
@@ -139,6 +141,9 @@ func (r *rig) open(dir string) (*commitlog.Log, error) {
 	}
 	config := commitlog.DefaultConfig()
 	config.Delete, config.Compact = false, true
+	if r.segmentBytes > 0 {
+		config.SegmentBytes = r.segmentBytes
+	}
 	log, err := commitlog.Open(commitlog.Options{
 		FS: errorfs.Wrap(r.fs, r.gate), Dir: dir, Name: dir, Fsync: r.fsync, Config: config, Unclean: r.unclean,
 	})
