@@ -68,7 +68,7 @@ func TestALedgerLargerThanASegment(t *testing.T) {
 	tp := part(1, 0)
 	r.produce(tp, 20_000)
 	r.stop()
-	r.segmentBytes = 2000
+	r.segmentBytes = 500
 	r.start()
 	for from := int64(0); from < 20_000; from += 400 {
 		var some []int64
