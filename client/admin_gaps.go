@@ -44,7 +44,7 @@ func (a *Admin) Gaps(ctx context.Context, group, topic string, partition int32, 
 				return nil
 			})
 		}
-		if err != nil && err != errEnough {
+		if err != nil && !errors.Is(err, errEnough) {
 			yield(Run{}, err)
 		}
 	}

@@ -56,7 +56,7 @@ func (c *cli) serve(ctx context.Context, cfg serveConfig) error {
 	if err != nil {
 		return err
 	}
-	defer logger.Sync()
+	defer func() { _ = logger.Sync() }() // a terminal cannot be synced
 	cfg.broker.Logger = logger
 	b, err := broker.Start(ctx, cfg.broker)
 	if err != nil {
