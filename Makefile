@@ -3,6 +3,7 @@
 #   make build      bin/lacuna
 #   make run        start a broker on 127.0.0.1:9092, data in ./lacuna-data
 #   make test       all tests, with the race detector
+#   make long       the same tests with thousands of seeds, without the detector
 #   make lint       formatting, vet, golangci-lint; `make modules` for tidy module files
 #   make fuzz       each fuzz target for FUZZTIME
 #   make bench      the benchmarks; BENCH=pattern, COUNT=6 for benchstat
@@ -29,7 +30,7 @@ COUNT ?= 1
 # Set on a commit that carries a release's tag; other builds name their commit.
 RELEASE := $(shell git describe --tags --exact-match 2> /dev/null)
 
-.PHONY: setup build run test lint modules fmt fuzz bench bench-once compat compat-all compat-setup peers clean
+.PHONY: setup build run test long lint modules fmt fuzz bench bench-once compat compat-all compat-setup peers clean
 
 setup: $(GOLANGCI)
 	for m in $(MODULES); do (cd $$m && go mod download); done
@@ -47,6 +48,9 @@ run: build
 
 test:
 	go test -race $(TESTFLAGS) ./...
+
+long:
+	LACUNA_LONG=1 go test -timeout 20m $(TESTFLAGS) ./...
 
 lint: $(GOLANGCI)
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
