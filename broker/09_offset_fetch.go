@@ -116,7 +116,11 @@ func (b *Broker) newOffsetFetch(c *call, requireStable bool, asked *kmsg.OffsetF
 	f := &offsetFetching{b: b, ctx: c.ctx, version: c.version, group: asked.Group, requireStable: requireStable}
 	field, ok := extensionField(&asked.UnknownTags)
 	if !ok {
-		return f, nil
+		shared, err := b.groups.Share(c.ctx, asked.Group)
+		if err == nil && shared != nil {
+			err = group.ErrShareGroup // what it has done is more than one offset says
+		}
+		return f, err
 	}
 	if !b.individualCommitEnabled() {
 		return nil, refusal(kerr.InvalidRequest, "individual.commit.enable is false for this broker")

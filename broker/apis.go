@@ -106,7 +106,13 @@ func newAPITable() apiTable {
 		one(0, 1, (*Broker).incrementalAlterConfigs),
 		one(0, 0, (*Broker).offsetDelete),
 		quick(0, 2, (*Broker).describeCluster),
+		quick(0, 1, (*Broker).listConfigResources),
 		quick(0, 0, (*Broker).describeTopicPartitions),
+		one(1, 1, (*Broker).shareGroupHeartbeat),
+		names(one(1, 1, (*Broker).shareGroupDescribe)),
+		names(one(0, 1, (*Broker).describeShareGroupOffsets)),
+		one(0, 0, (*Broker).alterShareGroupOffsets),
+		one(0, 0, (*Broker).deleteShareGroupOffsets),
 	} {
 		for int(a.key) >= len(table) {
 			table = append(table, nil)

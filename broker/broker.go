@@ -203,7 +203,9 @@ func (b *Broker) shut(ctx context.Context, clean bool) error {
 // call at a time.
 func (b *Broker) metadataChanged(image *metadata.Image) {
 	b.refreshSettings(image)
-	for _, t := range b.topics.apply(image) {
+	deleted := b.topics.apply(image)
+	b.tellShareGroups(image)
+	for _, t := range deleted {
 		b.forgetLedgers(t)
 		b.forgetTopic(t)
 		b.discard(t)

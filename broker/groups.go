@@ -35,6 +35,7 @@ func (b *Broker) openGroups(ctx context.Context) error {
 		Config:  b.settings().Groups,
 		Logger:  b.log,
 	})
+	b.tellShareGroups(b.controller.image.Load())
 	if b.dir.unclean {
 		return b.clampCommitted(ctx)
 	}

@@ -171,7 +171,7 @@ type groupMembers struct{ b *Broker }
 // Check is part of extension.Members.
 func (g groupMembers) Check(ctx context.Context, m *extension.Member, then func()) error {
 	return g.b.groups.CheckCommit(ctx, &group.Identity{
-		Group: m.Group, MemberID: m.MemberID, InstanceID: m.InstanceID, Generation: m.Generation,
+		Group: m.Group, MemberID: m.MemberID, InstanceID: m.InstanceID, Generation: m.Generation, Operator: m.Operator,
 	}, then)
 }
 

@@ -176,7 +176,7 @@ func TestDescribeConfigs(t *testing.T) {
 		{topicKind, "nope", 0, "UNKNOWN_TOPIC_OR_PARTITION "}, {topicKind, "", 0, "INVALID_TOPIC_EXCEPTION Topic name is invalid: the empty string is not allowed"},
 		{brokerKind, "", 0, ""}, {brokerKind, "2", 0, "INVALID_REQUEST Unexpected broker id, expected 1 or empty string, but received 2"},
 		{brokerKind, "x", 0, "INVALID_REQUEST Broker id must be an integer, but it is: x"},
-		{groupKind, "any", 14, ""}, {groupKind, "", 0, "INVALID_REQUEST Group name must not be empty"},
+		{groupKind, "any", 19, ""}, {groupKind, "", 0, "INVALID_REQUEST Group name must not be empty"},
 		{metricsKind, "any", 3, ""}, {metricsKind, "", 0, "INVALID_REQUEST Client metrics subscription name must not be empty"},
 		{loggerKind, "1", 1, ""}, {loggerKind, "", 0, "INVALID_REQUEST Broker id must not be empty"},
 		{99, "x", 0, "INVALID_REQUEST Unknown resource type 99"},

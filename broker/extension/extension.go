@@ -81,6 +81,8 @@ type Committed interface {
 type Member struct {
 	Group, MemberID, InstanceID string
 	Generation                  int32
+	// Operator says that an administrator sets the offsets of a share group.
+	Operator bool
 }
 
 // Anonymous tells that no member commits but a standalone consumer or an operator.
