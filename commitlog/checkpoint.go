@@ -39,7 +39,8 @@ func (l *Log) checkpointAll() error {
 	if len(l.mu.flush.rolled) > 0 {
 		return errors.New("a sealed segment has no index, for want of space")
 	}
-	changed := l.mu.epochNew && len(*l.segments.Load()) > 0
+	// A log that was never appended to needs no state file, unless its leader epoch was shown.
+	changed := l.mu.epochNew && (len(*l.segments.Load()) > 0 || l.mu.state.epochs.latest() > 0)
 	if s := l.mu.active; s != nil && s.size.Load() != l.mu.flush.checkpointed {
 		if err := l.checkpointLocked(s); err != nil {
 			return err

@@ -88,7 +88,10 @@ func (l *Log) handDownProducers(gone *segment) error {
 	l.syncing.Lock() // the flusher writes that file too
 	defer l.syncing.Unlock()
 	next := (*l.segments.Load())[0]
-	if next.indexed.Load() || next == l.mu.active && l.mu.flush.checkpointed > 0 {
+	if next.indexed.Load() {
+		return nil
+	}
+	if h, err := l.disk.readIndexHeader(next.base); err == nil && h.hasProducers {
 		return nil
 	}
 	x, err := l.disk.readIndex(gone.base, indexExt)
