@@ -10,13 +10,19 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/lacunamq/lacuna/broker"
+	"github.com/lacunamq/lacuna/client"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+// ledgerGroup is the group with a ledger. Its name is in no other segment than that of the
+// ledger and that of its stable offset, which says "t" behind it.
+const ledgerGroup = "ledger of h"
+
 // dataDir makes a data directory: 100 records of topic t, of which group g has committed
-// 60, and a clean stop. With crash it is as if the machine had lost its power instead.
+// 60, and ledgerGroup 0 to 4, 10 to 19 and 30, and a clean stop. With crash it is as if the
+// machine had lost its power instead.
 func dataDir(t *testing.T, crash bool) *vfs.MemFS {
 	t.Helper()
 	files := vfs.NewCrashableMem()
@@ -36,6 +42,11 @@ func dataDir(t *testing.T, crash bool) *vfs.MemFS {
 	var committed kadm.Offsets
 	committed.AddOffset("t", 0, 60, -1)
 	require.NoError(t, kadm.NewClient(cl).CommitAllOffsets(t.Context(), "g", committed))
+	a, err := client.NewAdmin(client.SeedBrokers(b.Addr()))
+	require.NoError(t, err)
+	defer a.Close()
+	_, err = a.Commit(t.Context(), ledgerGroup, "t", 0, client.Run{Start: 0, End: 5}, client.Run{Start: 10, End: 20}, client.Run{Start: 30, End: 31})
+	require.NoError(t, err)
 	if crash {
 		return files.CrashClone(vfs.CrashCloneCfg{})
 	}
@@ -81,7 +92,9 @@ func TestCheckOfACleanDirectoryFindsNothing(t *testing.T) {
 	require.Equal(t, Note, r.Worst())
 	require.True(t, r.CleanStop)
 	require.Equal(t, 3, r.Topics, "two of them the broker's own")
-	require.EqualValues(t, 1, r.Offsets)
+	require.EqualValues(t, 2, r.Offsets, "the ledger's stable offset is one")
+	require.EqualValues(t, 1, r.Ledgers)
+	require.EqualValues(t, 2, r.Gaps)
 	require.Greater(t, r.Records, int64(100))
 }
 
@@ -89,14 +102,16 @@ func TestCheckAfterACrash(t *testing.T) {
 	r := checked(t, dataDir(t, true))
 	require.False(t, r.CleanStop)
 	require.NotEqual(t, Error, r.Worst(), "%v", r.Findings)
-	require.Equal(t, Finding{Note, "/data", "the last broker here did not stop cleanly"}, r.Findings[len(r.Findings)-1])
+	require.Contains(t, r.Findings, Finding{Note, "/data", "the last broker here did not stop cleanly"})
+	require.EqualValues(t, 1, r.Ledgers)
+	require.EqualValues(t, 2, r.Gaps, "answered, and so durable")
 }
 
 // segment finds the one file of the data that holds text.
 func segment(t *testing.T, files vfs.FS, text string) string {
 	t.Helper()
 	for name, content := range tree(t, files, "/data/topics", map[string]string{}) {
-		if strings.HasSuffix(name, ".log") && strings.Contains(content, text) {
+		if strings.HasSuffix(name, ".log") && strings.Contains(content, text) && !strings.Contains(content, text+"\x00\x01t") {
 			return name
 		}
 	}
@@ -114,6 +129,28 @@ func TestCheckFindsADamagedRecord(t *testing.T) {
 	require.Equal(t, Error, r.Worst())
 	require.Equal(t, "t[0]", r.Findings[0].Where)
 	require.Contains(t, fmt.Sprint(r.Findings), "batch at offset 42")
+}
+
+// A ledger that is ahead of its data would skip the records that are written there next.
+func TestCheckFindsALedgerAheadOfItsData(t *testing.T) {
+	files := dataDir(t, false)
+	name := segment(t, files, "record 42")
+	require.NoError(t, files.RemoveAll(files.PathDir(name)))
+	r := checked(t, files)
+	require.Equal(t, Error, r.Worst())
+	require.Contains(t, r.Findings, Finding{Error, "group ledger of h, t[0]", "offsets up to 30 are committed, and the partition has no log"})
+}
+
+func TestCheckFindsADamagedLedger(t *testing.T) {
+	files := dataDir(t, false)
+	name := segment(t, files, "ledger of h")
+	content := []byte(tree(t, files, "/data/topics", map[string]string{})[name])
+	content[len(content)-1] ^= 1
+	write(t, files, name, string(content))
+	r := checked(t, files)
+	require.Equal(t, Error, r.Worst())
+	require.Contains(t, r.Findings[0].Where, "__individual_commit_offsets")
+	require.Zero(t, r.Ledgers)
 }
 
 func TestCheckRefusesWhatItCannotCheck(t *testing.T) {

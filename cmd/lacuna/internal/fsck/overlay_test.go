@@ -3,6 +3,7 @@ package fsck
 import (
 	"io"
 	"io/fs"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -32,6 +33,7 @@ func names(t *testing.T, files vfs.FS, dir string) []string {
 	t.Helper()
 	list, err := files.List(dir)
 	require.NoError(t, err)
+	slices.Sort(list)
 	return list
 }
 
