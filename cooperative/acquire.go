@@ -29,6 +29,7 @@ type hand struct {
 	offsets []int64
 	batch   int // what was asked for
 	limit   int // of records, never passed
+	looks   int // at records of keys that are not free, while other records are at hand
 	full    bool
 	out     *Changes
 }
@@ -44,7 +45,7 @@ func (d *Dispatcher) Acquire(dst []Delivery, memberID string, w Want, nowMs int6
 	}
 	m := d.member(memberID)
 	limit := min(w.MaxRecords, room)
-	d.hand = hand{member: m, offsets: d.hand.offsets[:0], batch: limit, limit: room, out: out}
+	d.hand = hand{member: m, offsets: d.hand.offsets[:0], batch: limit, limit: room, looks: limit, out: out}
 	d.deal(limit, min(limit, d.share(m, w.MaxRecords)))
 	d.toBatchEnd(w)
 	out.tidy()
@@ -155,7 +156,7 @@ func (d *Dispatcher) dealKey(ki uint32, limit int) {
 			return
 		case dealt:
 			k.wait = d.nextWaiting(d.pages.link(r).next)
-			k.taken++
+			k.startTaken(d.pages.offsetOf(r))
 			k.holder = d.hand.member
 		case gone:
 			d.unlink(ki, r)
@@ -175,7 +176,7 @@ func (d *Dispatcher) dealStream(li uint32, limit int, below int64) {
 	for len(d.hand.offsets) < limit && !d.hand.full {
 		run, ok := l.pool.Next(at)
 		if l.fresh.n > 0 && (!ok || l.fresh.at(0).offset < run.Start) {
-			if l.fresh.at(0).offset >= below || !d.examine(li) {
+			if l.fresh.at(0).offset >= below || l.ready.n > 0 && d.hand.looks <= 0 || !d.examine(li) {
 				break
 			}
 			continue

@@ -1,5 +1,7 @@
 package cooperative
 
+import "math/bits"
+
 const (
 	none   = ^uint32(0) // the index of nothing
 	nobody = none - 1   // the index of a member that is not known
@@ -20,6 +22,11 @@ func (a *arena[T]) add(v T) uint32 {
 		a.items[i] = v
 		return i
 	}
+	if n := len(a.items); n == cap(a.items) { // in small steps, to have little to spare
+		items := make([]T, n, n+max(32, n/8))
+		copy(items, a.items)
+		a.items = items
+	}
 	a.items = append(a.items, v)
 	return uint32(len(a.items) - 1)
 }
@@ -39,33 +46,34 @@ func (a *arena[T]) remove(i uint32) {
 func (a *arena[T]) used() int { return len(a.items) - len(a.free) }
 
 // index finds a value of an arena by a number of 64 bits that it holds: a hash table with
-// linear probing, 4 bytes a place, which has no tombstones and never rehashes in a steady
-// state.
+// linear probing, 8 bytes a place, which has no tombstones and never rehashes in a steady
+// state. A place is half of the number's hash and the value's index, so that others need
+// not be looked at.
 type index struct {
-	places []uint32 // none: free
+	places []uint64
 	used   int
-	shift  uint8               // 64 less the bits of a place's number
+	shift  uint8               // 32 less the bits of a place's number
 	number func(uint32) uint64 // that the value holds
 }
 
+const freePlace = ^uint64(0)
+
 func newIndex(number func(uint32) uint64) index { return index{number: number} }
 
-// home is the place where the search for number starts.
-func (x *index) home(number uint64) int {
-	return int(number * 0x9e3779b97f4a7c15 >> x.shift)
-}
+// tagOf is half of a number's hash; its top bits say where the search starts.
+func tagOf(number uint64) uint64 { return number * 0x9e3779b97f4a7c15 >> 32 }
 
 func (x *index) find(number uint64) (value uint32, ok bool) {
 	if x.used == 0 {
 		return none, false
 	}
-	for i := x.home(number); ; i = (i + 1) & (len(x.places) - 1) {
-		value = x.places[i]
-		if value == none {
+	tag := tagOf(number)
+	for i := int(tag >> x.shift); ; i = (i + 1) & (len(x.places) - 1) {
+		switch p := x.places[i]; {
+		case p == freePlace:
 			return none, false
-		}
-		if x.number(value) == number {
-			return value, true
+		case p>>32 == tag && x.number(uint32(p)) == number:
+			return uint32(p), true
 		}
 	}
 }
@@ -76,30 +84,27 @@ func (x *index) put(value uint32) {
 		x.grow()
 	}
 	x.used++
-	x.place(value)
+	x.place(tagOf(x.number(value))<<32 | uint64(value))
 }
 
-func (x *index) place(value uint32) {
-	i := x.home(x.number(value))
-	for x.places[i] != none {
+func (x *index) place(p uint64) {
+	i := int(p >> 32 >> x.shift)
+	for x.places[i] != freePlace {
 		i = (i + 1) & (len(x.places) - 1)
 	}
-	x.places[i] = value
+	x.places[i] = p
 }
 
 func (x *index) grow() {
 	old := x.places
-	x.places = make([]uint32, max(16, 2*len(old)))
-	x.shift = 64
-	for n := len(x.places); n > 1; n /= 2 {
-		x.shift--
-	}
+	x.places = make([]uint64, max(16, 2*len(old)))
+	x.shift = uint8(32 - bits.TrailingZeros(uint(len(x.places))))
 	for i := range x.places {
-		x.places[i] = none
+		x.places[i] = freePlace
 	}
-	for _, value := range old {
-		if value != none {
-			x.place(value)
+	for _, p := range old {
+		if p != freePlace {
+			x.place(p)
 		}
 	}
 }
@@ -107,20 +112,21 @@ func (x *index) grow() {
 // remove takes out the value with the number; what was pushed aside by it moves back.
 func (x *index) remove(number uint64) {
 	mask := len(x.places) - 1
-	i := x.home(number)
-	for x.number(x.places[i]) != number {
+	tag := tagOf(number)
+	i := int(tag >> x.shift)
+	for x.places[i]>>32 != tag || x.number(uint32(x.places[i])) != number {
 		i = (i + 1) & mask
 	}
 	x.used--
 	for hole := i; ; {
 		i = (i + 1) & mask
-		value := x.places[i]
-		if value == none {
-			x.places[hole] = none
+		p := x.places[i]
+		if p == freePlace {
+			x.places[hole] = freePlace
 			return
 		}
-		if home := x.home(x.number(value)); (i-home)&mask >= (i-hole)&mask {
-			x.places[hole] = value
+		if home := int(p >> 32 >> x.shift); (i-home)&mask >= (i-hole)&mask {
+			x.places[hole] = p
 			hole = i
 		}
 	}

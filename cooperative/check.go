@@ -60,7 +60,7 @@ func (d *Dispatcher) checkPages() error {
 			return fmt.Errorf("page %d is at %d, found at %d", p.number, pi, found)
 		}
 		if (p.counted == 0) != (p.counts == none) || (p.tracked == 0) != (p.links == noBlock) {
-			return fmt.Errorf("page %d: counted %x with room at %d, tracked %x with room at %d", p.number, p.counted, p.counts, p.tracked, p.links.at)
+			return fmt.Errorf("page %d: counted %x with room at %d, tracked %x with room at %d", p.number, p.counted, p.counts, p.tracked, p.links)
 		}
 	}
 	if pages != d.pages.all.used() || pages != d.pages.by.used {
@@ -98,7 +98,9 @@ func (d *Dispatcher) checkKey(ki uint32, k *key, tracked *int) error {
 			return fmt.Errorf("offset %d after %d, of key %d, before it %d", d.pages.offsetOf(r), last, l.key, l.prev)
 		}
 		if prev, last = r, d.pages.offsetOf(r); d.hasTaker(r) {
-			taken++
+			if taken++; last > k.last {
+				return fmt.Errorf("offset %d is taken, none should be above %d", last, k.last)
+			}
 		} else if waiting++; first == none {
 			first = r
 		}

@@ -97,7 +97,7 @@ func (d *Dispatcher) Holdings() iter.Seq[Held] {
 func (d *Dispatcher) MemoryBytes() int64 {
 	n := bytesOf(&d.pages.all) + bytesOf(&d.pages.counts) + bytesOf(&d.holds.all) + bytesOf(&d.holds.groups) +
 		bytesOf(&d.keys) + bytesOf(&d.members.arena)
-	n += 4 * int64(cap(d.pages.by.places)+cap(d.keyBy.places)+cap(d.holds.due)+cap(d.keyAsks)+cap(d.marks)+cap(d.waitList))
+	n += 8*int64(cap(d.pages.by.places)+cap(d.keyBy.places)) + 4*int64(cap(d.holds.due)+cap(d.keyAsks)+cap(d.marks)+cap(d.waitList))
 	n += 8 * int64(cap(d.offsets)+cap(d.hand.offsets))
 	for i := range d.pages.links.classes {
 		c := &d.pages.links.classes[i]

@@ -22,7 +22,7 @@ func (d *Dispatcher) WantsRecords() bool {
 		return d.lanes[0].available() < d.ahead.read
 	}
 	for i := range d.lanes {
-		if l := &d.lanes[i]; l.holderID != "" && l.fresh.n+int(l.pool.Count()) < d.ahead.read/4 && !l.spilt() {
+		if l := &d.lanes[i]; l.holderID != "" && l.fresh.n+int(l.pool.Count())+l.ready.n < d.ahead.read/4 && !l.spilt() {
 			return true
 		}
 	}
@@ -125,7 +125,7 @@ func (d *Dispatcher) adopt(offset int64, k Key) {
 	case Pending:
 		ki := d.keyOf(k.Hash)
 		d.insert(ki, offset)
-		d.keys.at(ki).taken++
+		d.keys.at(ki).startTaken(offset)
 		d.keys.at(ki).orphans++
 		d.place(ki)
 	case Delayed:
@@ -181,6 +181,7 @@ func (d *Dispatcher) examine(li uint32) bool {
 	if known && !d.mayExtend(ki) {
 		d.popFresh(l)
 		d.addBehind(ki, f.offset)
+		d.hand.looks--
 		return true
 	}
 	switch d.offer(f.offset) {
@@ -194,7 +195,7 @@ func (d *Dispatcher) examine(li uint32) bool {
 	ki = d.keyOf(f.hash)
 	d.insert(ki, f.offset)
 	k := d.keys.at(ki)
-	k.taken++
+	k.startTaken(f.offset)
 	k.holder = d.hand.member
 	return true
 }

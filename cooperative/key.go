@@ -4,9 +4,11 @@ package cooperative
 // of it are acquired by one member, further ones go only to it, in order of the offsets.
 type key struct {
 	hash       uint64
+	lane       uint32
 	from, to   int64 // its records in [from, to) are not kept but read again; from == to: there are none
 	head, tail ref   // all records of it that are kept, in order
 	wait       ref   // the first of those that no member and no transaction has
+	last       int64 // no record above it is taken
 	taken      uint32
 	waiting    uint32
 	orphans    uint32 // of the taken ones, those pending of a member that is gone: till their end, nothing more is dealt
@@ -75,7 +77,7 @@ func (d *Dispatcher) delist(ki uint32) {
 func (d *Dispatcher) keyOf(hash uint64) uint32 {
 	ki, ok := d.keyBy.find(hash)
 	if !ok {
-		ki = d.keys.add(key{hash: hash, head: none, tail: none, wait: none, holder: none, live: true})
+		ki = d.keys.add(key{hash: hash, lane: d.laneOf(hash), head: none, tail: none, wait: none, holder: none, live: true})
 		d.keyBy.put(ki)
 	}
 	return ki
@@ -167,6 +169,12 @@ func (d *Dispatcher) addWaiting(ki uint32, offset int64) {
 	d.startWaiting(ki, r)
 }
 
+// startTaken counts a record that a member or a transaction has from now on.
+func (k *key) startTaken(offset int64) {
+	k.taken++
+	k.last = max(k.last, offset)
+}
+
 func (d *Dispatcher) startWaiting(ki uint32, r ref) {
 	k := d.keys.at(ki)
 	k.waiting++
@@ -208,7 +216,7 @@ func (d *Dispatcher) readyIn(k *key) (in listName, ready bool) {
 	case k.orphans > 0:
 		return in, false
 	case d.config.Mode == KeyRange || k.taken == 0:
-		return listName{of: d.laneOf(k.hash)}, true
+		return listName{of: k.lane}, true
 	default:
 		return listName{of: k.holder, member: true}, true
 	}

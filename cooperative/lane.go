@@ -69,7 +69,7 @@ func (d *Dispatcher) laneOfOffset(offset int64) uint32 {
 // laneOfRecord is the lane of a record that may be in the list of a key.
 func (d *Dispatcher) laneOfRecord(p *page, pi uint32, offset int64) uint32 {
 	if _, bit := pageOf(offset); p.tracked&bit != 0 {
-		return d.laneOf(d.keys.at(d.pages.link(d.pages.refOf(pi, offset)).key).hash)
+		return d.keys.at(d.pages.link(d.pages.refOf(pi, offset)).key).lane
 	}
 	return d.laneOfOffset(offset)
 }
@@ -118,7 +118,8 @@ func (d *Dispatcher) SetAssignment(a keyfilter.Assignment) {
 // replaceKeys puts all keys in the lists of the new lanes.
 func (d *Dispatcher) replaceKeys() {
 	for ki := range d.keys.items {
-		d.keys.items[ki].listed = false
+		k := &d.keys.items[ki]
+		k.listed, k.lane = false, d.laneOf(k.hash)
 	}
 	for ki := range d.keys.items {
 		if d.keys.items[ki].live {

@@ -15,15 +15,17 @@ type link struct {
 	next, prev ref
 }
 
-// block names room for the links of a page: 8, 16, 32 or 64, by class.
-type block struct {
-	at    uint32
-	class uint8
-}
+// block names room for the links of a page: which class, in 2 bits, and which block of
+// that. The classes have room for 8, 16, 32 and 64.
+type block uint32
 
-var noBlock = block{at: none}
+const noBlock = block(none)
 
-func (b block) room() int { return 8 << b.class }
+func (b block) class() uint8 { return uint8(b & 3) }
+
+func (b block) room() int { return 8 << b.class() }
+
+func (b block) at() int { return int(b >> 2) }
 
 // linkStore keeps the links of a page side by side without holes, so that one of a page's
 // offsets in ten costs not ten times as much as all.
@@ -36,27 +38,27 @@ type linkStore struct {
 
 func (s *linkStore) take(class uint8) block {
 	c := &s.classes[class]
-	b := block{class: class}
 	if n := len(c.free); n > 0 {
-		b.at = c.free[n-1]
+		at := c.free[n-1]
 		c.free = c.free[:n-1]
-		return b
+		return block(at<<2) | block(class)
 	}
-	b.at = uint32(len(c.items) / b.room())
+	b := block(class)
+	b |= block(len(c.items) / b.room() << 2)
 	c.items = slices.Grow(c.items, b.room())[:len(c.items)+b.room()]
 	return b
 }
 
 func (s *linkStore) give(b block) {
-	c := &s.classes[b.class]
-	if c.free = append(c.free, b.at); len(c.free)*b.room() == len(c.items) {
+	c := &s.classes[b.class()]
+	if c.free = append(c.free, uint32(b.at())); len(c.free)*b.room() == len(c.items) {
 		c.items, c.free = c.items[:0], c.free[:0]
 	}
 }
 
 func (s *linkStore) of(b block) []link {
-	at := int(b.at) * b.room()
-	return s.classes[b.class].items[at : at+b.room()]
+	at := b.at() * b.room()
+	return s.classes[b.class()].items[at : at+b.room()]
 }
 
 func (s *linkStore) move(b block, class uint8, n int) block {
@@ -89,7 +91,7 @@ func (p *pages) addLink(r ref, l link) {
 	case n == 0:
 		g.links = p.links.take(0)
 	case n == g.links.room():
-		g.links = p.links.move(g.links, g.links.class+1, n)
+		g.links = p.links.move(g.links, g.links.class()+1, n)
 	}
 	bit := r & (pageBits - 1)
 	rank := bits.OnesCount64(g.tracked & (1<<bit - 1))
@@ -111,7 +113,7 @@ func (p *pages) removeLink(r ref) {
 	case n == 0:
 		p.links.give(g.links)
 		g.links = noBlock
-	case g.links.class > 0 && n <= g.links.room()/4:
-		g.links = p.links.move(g.links, g.links.class-1, n)
+	case g.links.class() > 0 && n <= g.links.room()/4:
+		g.links = p.links.move(g.links, g.links.class()-1, n)
 	}
 }

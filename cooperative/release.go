@@ -38,14 +38,28 @@ func (d *Dispatcher) release(pi uint32, offset int64, raise bool, backoff func(i
 		d.keys.at(ki).orphans--
 	}
 	d.startWaiting(ki, r)
-	for later := d.pages.link(r).next; later != none; later = d.pages.link(later).next {
-		if d.stateOf(later) == Acquired {
-			d.untake(d.groupOf(later>>pageShift, 1<<(later&(pageBits-1))), 1<<(later&(pageBits-1)), Available)
-			d.keys.at(ki).taken--
+	d.releaseLater(ki, r)
+	d.place(ki)
+}
+
+// releaseLater releases what is acquired of a key after a record. It looks no further than
+// at what is taken: what waits may be a million.
+func (d *Dispatcher) releaseLater(ki uint32, r ref) {
+	k := d.keys.at(ki)
+	last := d.pages.offsetOf(r)
+	for later := d.pages.link(r).next; later != none && d.pages.offsetOf(later) <= k.last; later = d.pages.link(later).next {
+		switch d.stateOf(later) {
+		case Acquired:
+			bit := uint64(1) << (later & (pageBits - 1))
+			d.untake(d.groupOf(later>>pageShift, bit), bit, Available)
+			k.taken--
 			d.startWaiting(ki, later)
+		case Pending:
+			last = d.pages.offsetOf(later)
+		default: // it is not taken
 		}
 	}
-	d.place(ki)
+	k.last = last
 }
 
 // raise counts a delivery of a record that has ended, and gives how many there were.
