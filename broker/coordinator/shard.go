@@ -193,6 +193,7 @@ func (s *shard) work(ops []*op) {
 		return
 	}
 	s.tell()
+	s.followCluster()
 	for _, o := range ops {
 		o.receipt = w.last
 	}

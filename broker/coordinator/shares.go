@@ -34,6 +34,14 @@ func (c *Coordinator) SetCluster(cluster share.Cluster) {
 	}
 }
 
+// followCluster sees that a cluster which came during the turn is looked at, also when
+// SetCluster did not know yet that the shard has share groups.
+func (s *shard) followCluster() {
+	if s.shares.any.Load() && s.c.cluster.Load() != s.owner.cluster {
+		begin(s, func(*turn) struct{} { return struct{}{} })
+	}
+}
+
 // shareViews are the share groups of a shard for those who read without a turn.
 type shareViews struct {
 	any atomic.Bool // there may be share groups

@@ -110,6 +110,31 @@ func TestShareGroupsFollowTheCluster(t *testing.T) {
 	})
 }
 
+// restless is a cluster that is another as soon as it is looked at.
+type restless struct {
+	cluster
+	change func()
+}
+
+func (r restless) Topic(name string) (share.Topic, bool) {
+	r.change()
+	return r.cluster.Topic(name)
+}
+
+// TestAClusterThatChangesDuringTheFirstJoin holds that no change is missed while nobody knows
+// yet that there is a share group.
+func TestAClusterThatChangesDuringTheFirstJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		defer r.stop()
+		r.c.SetCluster(restless{cluster{1}, func() { r.c.SetCluster(cluster{2}) }})
+		_, err := r.shareHeartbeat("g", "a", 0)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.True(t, r.view("g").MayFetch("a", topicT, 1))
+	})
+}
+
 // TestSilentShareMembersAreToldOf holds that the end of a session is noticed when it comes,
 // without any request.
 func TestSilentShareMembersAreToldOf(t *testing.T) {

@@ -68,8 +68,12 @@ func (g *Group) deal(env *Env, leaving string) keyfilter.Assignment {
 			panic(err) // firstBuckets is within what a line takes
 		}
 	}
+	dealt := make(map[string]bool, len(g.members))
+	for _, id := range buckets.AppendMembers(nil) {
+		dealt[id] = true
+	}
 	for _, m := range g.members {
-		if m.id != leaving {
+		if !dealt[m.id] && m.id != leaving {
 			buckets = buckets.Join(m.id)
 		}
 	}
