@@ -38,6 +38,12 @@ func newFetcher(tb testing.TB, t *target, topic string, filter *protocol.KeyFilt
 	return f
 }
 
+// restart goes to the beginning of a topic, over the same connection.
+func (f *fetcher) restart(topic string) {
+	f.request.Topics[0].Topic = topic
+	f.next, f.records, f.batches, f.bytes = 0, 0, 0, 0
+}
+
 // fetch sends one request from where the last answer ended. What it returns aliases the
 // connection's buffer.
 func (f *fetcher) fetch() *kmsg.FetchResponseTopicPartition {

@@ -24,18 +24,19 @@ func BenchmarkSixteenReaders(b *testing.B) {
 		for _, records := range []int{100_000, 1_000_000} {
 			b.Run(fmt.Sprintf("codec=%s/records=%d", codec, records), func(b *testing.B) {
 				data := text(b, codec, records)
+				filters, plain := newSixteenReaders(b, t, true), newSixteenReaders(b, t, false)
 				var filtered, dropping time.Duration
 				decoded := 0
 				b.ReportAllocs()
 				for b.Loop() {
 					b.StopTimer()
-					r := sixteenReaders{b, t, fill(b, t, data.stored), data.records}
+					topic := fill(b, t, data.stored)
 					if records <= 100_000 {
-						dropping += cpuOf(b, func() { r.dropping() })
+						dropping += cpuOf(b, func() { plain.read(topic, data.records) })
 					}
 					before := t.batchesDecoded()
 					b.StartTimer()
-					filtered += cpuOf(b, func() { r.filtered() })
+					filtered += cpuOf(b, func() { filters.read(topic, data.records) })
 					decoded += t.batchesDecoded() - before
 				}
 				b.ReportMetric(float64(decoded)/float64(b.N*len(data.stored)), "decodes/batch")
@@ -48,39 +49,35 @@ func BenchmarkSixteenReaders(b *testing.B) {
 	}
 }
 
-// sixteenReaders read a topic at once and decode the records, each of them for a sixteenth
-// of the slots.
-type sixteenReaders struct {
-	tb    testing.TB
-	t     *target
-	topic string
-	end   int
+// sixteenReaders each want the records of a sixteenth of the slots.
+type sixteenReaders [16]*fetcher
+
+// newSixteenReaders connects readers that ask for what is theirs, or else drop what is not.
+func newSixteenReaders(tb testing.TB, t *target, filtered bool) (s sixteenReaders) {
+	for i := range s {
+		var asked *protocol.KeyFilter
+		if filtered {
+			f := sixteenth(i)
+			asked = &f
+		}
+		s[i] = newFetcher(tb, t, "", asked)
+	}
+	return s
 }
 
-// filtered has the broker send what is theirs.
-func (s *sixteenReaders) filtered() {
-	s.read(func(i int) int {
-		asked := sixteenth(i)
-		return newFetcher(s.tb, s.t, s.topic, &asked).decodeTo(s.end, nil)
-	})
-}
-
-// dropping has them read everything.
-func (s *sixteenReaders) dropping() {
-	s.read(func(i int) int {
-		return newFetcher(s.tb, s.t, s.topic, nil).decodeTo(s.end, inSixteenth(uint16(i)))
-	})
-}
-
-// read checks that together they get every record.
-func (s *sixteenReaders) read(one func(i int) int) {
+// read reads a topic with all of them at once, and checks that together they get every
+// record.
+func (s *sixteenReaders) read(topic string, end int) {
 	var records atomic.Int64
 	var wg sync.WaitGroup
-	for i := range 16 {
-		wg.Go(func() { records.Add(int64(one(i))) })
+	for i, f := range s {
+		wg.Go(func() {
+			f.restart(topic)
+			records.Add(int64(f.decodeTo(end, inSixteenth(uint16(i)))))
+		})
 	}
 	wg.Wait()
-	require.Equal(s.tb, int64(s.end), records.Load())
+	require.Equal(s[0].tb, int64(end), records.Load())
 }
 
 func TestSixteenReadersDecodeEachBatchOnce(t *testing.T) {
@@ -88,9 +85,10 @@ func TestSixteenReadersDecodeEachBatchOnce(t *testing.T) {
 	for _, codec := range []protocol.Codec{protocol.CodecNone, protocol.CodecLz4} {
 		t.Run(fmt.Sprintf("codec=%s", codec), func(t *testing.T) {
 			data := text(t, codec, 8_000)
-			r := sixteenReaders{t, target, fill(t, target, data.stored), data.records}
+			topic := fill(t, target, data.stored)
+			readers := newSixteenReaders(t, target, true)
 			before := target.batchesDecoded()
-			r.filtered()
+			readers.read(topic, data.records)
 			require.Equal(t, len(data.stored), target.batchesDecoded()-before)
 		})
 	}
