@@ -56,7 +56,7 @@ lint: $(GOLANGCI)
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt: $$unformatted"; exit 1; fi
 	for m in $(MODULES); do (cd $$m && go vet -tags suites ./...); done
-	$(GOLANGCI) run ./...
+	$(GOLANGCI) run --allow-parallel-runners ./...
 
 modules:
 	for m in $(MODULES); do (cd $$m && go mod tidy -diff); done
