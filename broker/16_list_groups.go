@@ -21,7 +21,7 @@ func (b *Broker) listGroups(c *call, req *kmsg.ListGroupsRequest) kmsg.Response 
 	}
 	for _, g := range list {
 		at := kmsg.NewListGroupsResponseGroup()
-		at.Group, at.ProtocolType, at.GroupState, at.GroupType = g.ID, g.ProtocolType, string(g.State), string(g.Kind)
+		at.Group, at.ProtocolType, at.GroupState, at.GroupType = g.ID, g.ProtocolType, g.State, string(g.Kind)
 		resp.Groups = append(resp.Groups, at)
 	}
 	return resp

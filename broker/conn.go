@@ -108,7 +108,7 @@ func (c *conn) serve() {
 	var writer sync.WaitGroup
 	writer.Go(c.write)
 	// A stop of the broker ends the reading, not the answers under way.
-	stop := context.AfterFunc(c.ctx, func() { c.nc.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(c.ctx, func() { _ = c.nc.SetReadDeadline(time.Unix(1, 0)) })
 	err := c.read()
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		c.log.Debug("connection ends", zap.Error(err))

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/keyfilter"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -162,7 +161,7 @@ func (r *fetchRead) readAll(ctx context.Context) bool {
 }
 
 func (r *fetchRead) open(t *fetchTarget) (*commitlog.Log, error) {
-	topic, refused := r.b.topics.find(t.name, metadata.TopicID(t.id), r.byID)
+	topic, refused := r.b.topics.find(t.name, t.id, r.byID)
 	if refused != nil {
 		return nil, refused
 	}

@@ -212,11 +212,8 @@ func (s *fetchSession) add(targets []*fetchTarget) {
 // request that names topics in another way than the session does.
 func (s *fetchSession) update(req *kmsg.FetchRequest) bool {
 	byID := req.Version >= 13
-	for _, t := range s.targets {
-		if (t.name == "") != byID {
-			return false
-		}
-		break
+	if len(s.targets) > 0 && (s.targets[0].name == "") != byID {
+		return false
 	}
 	forgotten := false
 	for _, t := range req.ForgottenTopics {

@@ -190,7 +190,7 @@ func (l *Log) Close() error {
 	flushErr := l.stopAppends()
 	l.watchers.notify()
 	if flushErr != nil {
-		l.closeFiles()
+		_ = l.closeFiles()
 		return flushErr
 	}
 	err := l.checkpointAll()

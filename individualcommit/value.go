@@ -11,9 +11,7 @@ const (
 	pendingVersion  = 0
 )
 
-// Every value starts with its version and the owner epoch, as the key does.
-const valueHeader = 2 + 4
-
+// appendValueHeader begins a value: with its version and the owner epoch, as the key does.
 func appendValueHeader(dst []byte, version int16, ownerEpoch int32) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, uint16(version))
 	return binary.BigEndian.AppendUint32(dst, uint32(ownerEpoch))
