@@ -1,0 +1,5 @@
+//go:build race
+
+package cooperative
+
+const raceEnabled = true
