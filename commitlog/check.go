@@ -97,7 +97,7 @@ func (l *Log) checkBatches(s *segment) (map[int64]batchStart, error) {
 	next := s.base
 	for {
 		h, err := r.header()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {

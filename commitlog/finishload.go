@@ -1,7 +1,5 @@
 package commitlog
 
-import "go.uber.org/zap"
-
 // holesBelow is the offset below which offsets may be missing in a segment.
 func (r *loader) holesBelow() int64 {
 	if n := len(r.segments); r.epochsLost && n > 0 {
@@ -127,15 +125,4 @@ func (l *Log) install(r *loader) {
 	l.stable.Store(max(r.state.start, st.producers.txns.stable(end)))
 	l.start.Store(r.state.start)
 	l.recovery = r.report
-	l.logRecovery()
-}
-
-func (l *Log) logRecovery() {
-	for _, d := range l.recovery.Dropped {
-		l.logger.Warn("recovery left bytes out of the log", zap.String("partition", l.opts.Name),
-			zap.Int64("segment", d.Segment), zap.Int64("offset", d.Offset), zap.Int64("bytes", d.Bytes), zap.String("reason", d.Reason))
-	}
-	for _, name := range l.recovery.Rebuilt {
-		l.logger.Warn("recovery made a file anew", zap.String("partition", l.opts.Name), zap.String("file", name))
-	}
 }

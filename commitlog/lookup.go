@@ -222,7 +222,7 @@ func (l *Log) walk(s *segment, pos, from int64, fn func(r *batchReader, h *proto
 	c := cursor{seg: s, epochs: *l.epochs.Load(), first: true, next: from}
 	for {
 		h, err := r.header()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil {

@@ -39,7 +39,7 @@ func (l *Log) replay(ps *producers, s *segment, size int64) error {
 	nowMs := l.nowMs()
 	for {
 		h, err := r.header()
-		if err == io.EOF || isDamage(err) {
+		if errors.Is(err, io.EOF) || isDamage(err) {
 			return nil
 		}
 		if err != nil {
@@ -67,7 +67,7 @@ func (l *Log) epochsOf(history epochHistory, s *segment, size int64) (epochHisto
 	defer r.close()
 	for {
 		h, err := r.header()
-		if err == io.EOF || isDamage(err) {
+		if errors.Is(err, io.EOF) || isDamage(err) {
 			return history, nil
 		}
 		if err != nil {

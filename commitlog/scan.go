@@ -42,7 +42,7 @@ func (c *scanner) run() error {
 			err = r.verify(&h)
 		}
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return nil
 		case isDamage(err):
 			c.damage = err
