@@ -36,6 +36,9 @@ func (l *Log) writeCheckpoint(s *segment, image *indexImage) error {
 func (l *Log) checkpointAll() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.mu.failed != nil {
+		return l.mu.failed
+	}
 	if len(l.mu.flush.rolled) > 0 {
 		return errors.New("a sealed segment has no index, for want of space")
 	}

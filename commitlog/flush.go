@@ -121,8 +121,8 @@ func (l *Log) flushDue() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.flush.armed = false
-	if l.writableLocked() == nil && l.mu.durable < l.end.Load() {
-		l.joinFlushLocked()
+	if !l.mu.closed && l.mu.durable < l.end.Load() {
+		l.joinFlushLocked() // after a failed write too: what came before it was accepted
 	}
 }
 

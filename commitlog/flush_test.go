@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lacunamq/lacuna/protocol"
@@ -267,6 +268,29 @@ func TestSyncLimiter(t *testing.T) {
 	})
 }
 
+// TestFailedWriteEndsWriting: what was written before becomes durable, nothing else is
+// written, and the stop is not a clean one.
+func TestFailedWriteEndsWriting(t *testing.T) {
+	c := &faultCounter{n: 1 << 40}
+	l := openTest(t, testOptions(&lateFaults{FS: vfs.NewMem(), fault: c.fault}))
+	mustAppend(t, l, plainBatch(t, 1, "a", 1))
+	before, err := l.Append(plainBatch(t, 1, "b", 1), AppendOptions{NoWait: true})
+	require.NoError(t, err)
+	require.Nil(t, before.Flush)
+	c.n = c.count.Load()
+	_, err = l.Append(plainBatch(t, 1, "c", 1), AppendOptions{})
+	require.ErrorIs(t, err, ErrReadOnly)
+	require.ErrorIs(t, err, errorfs.ErrInjected)
+	require.ErrorIs(t, l.Err(), ErrReadOnly)
+	_, err = l.DeleteRecords(1)
+	require.ErrorIs(t, err, ErrReadOnly)
+	_, err = l.Clean(time.UnixMilli(1))
+	require.ErrorIs(t, err, ErrReadOnly)
+	require.ErrorIs(t, l.ApplyRetention(time.UnixMilli(1)), ErrReadOnly)
+	require.ErrorIs(t, l.Close(), ErrReadOnly)
+	require.Equal(t, int64(2), l.Bounds().HighWatermark)
+}
+
 // TestFailedSyncIsNeverRetried: it ends the log's writing, and everybody who waits is
 // told.
 func TestFailedSyncIsNeverRetried(t *testing.T) {
@@ -297,5 +321,6 @@ func TestFailedSyncIsNeverRetried(t *testing.T) {
 		require.Equal(t, int64(1), l.Bounds().HighWatermark)
 		require.NotEmpty(t, readAll(t, l), "what was durable is served")
 		require.ErrorIs(t, l.Close(), ErrReadOnly, "the stop is not a clean one")
+		require.ErrorIs(t, l.Close(), ErrReadOnly, "however often it is tried")
 	})
 }

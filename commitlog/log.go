@@ -23,6 +23,7 @@ type Log struct {
 	watchers watchers
 	recovery Recovery
 	shut     atomic.Bool // closed or removed: segments do not come back
+	closeErr error       // of the first Close
 
 	// Locks are taken in this order: cleaning, upkeep, mu, syncing.
 
@@ -183,24 +184,25 @@ func (l *Log) setSegments(list []*segment) { l.segments.Store(&list) }
 
 // Close stops the log cleanly: everything is made durable, and the next Open has
 // nothing to recover. If it returns an error, the stop was not clean, and the next Open
-// must have Options.Unclean.
+// must have Options.Unclean. Further calls return what the first did.
 func (l *Log) Close() error {
 	unlock := l.stopUpkeep()
 	defer unlock()
-	flushErr := l.stopAppends()
-	l.watchers.notify()
-	if flushErr != nil {
-		_ = l.closeFiles()
-		return flushErr
+	if l.shut.Load() {
+		return l.closeErr
 	}
-	err := l.checkpointAll()
+	err := l.stopAppends()
+	l.watchers.notify()
+	if err == nil {
+		err = l.checkpointAll()
+	}
 	if closeErr := l.closeFiles(); err == nil {
 		err = closeErr
 	}
 	if err != nil {
-		return fmt.Errorf("close %s: %w", l.opts.Name, err)
+		l.closeErr = fmt.Errorf("close %s: %w", l.opts.Name, err)
 	}
-	return nil
+	return l.closeErr
 }
 
 // stopUpkeep ends a compaction that is running and keeps any other work on the
@@ -218,10 +220,6 @@ func (l *Log) stopUpkeep() (unlock func()) {
 // stopAppends refuses appends from now on and waits until all before are durable.
 func (l *Log) stopAppends() error {
 	l.mu.Lock()
-	if l.mu.closed {
-		l.mu.Unlock()
-		return nil
-	}
 	l.mu.closed = true
 	l.mu.flush.stopTimer()
 	f := l.joinFlushLocked()
