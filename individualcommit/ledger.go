@@ -100,9 +100,7 @@ func (l *Ledger) commit(r Run) {
 }
 
 func (l *Ledger) reopen(r Run) {
-	r.Start = max(r.Start, l.start)
-	r.End = min(r.End, max(l.stable, l.above.End()))
-	if r.Start >= r.End {
+	if r.Start = max(r.Start, l.start); r.Start >= r.End {
 		return
 	}
 	if r.Start < l.stable {

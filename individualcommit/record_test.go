@@ -174,6 +174,54 @@ func TestLostRecords(t *testing.T) {
 	require.NotEqual(t, want, digest(s))
 }
 
+// TestStaleOwnersAreVoid: what a former owner of the partition writes after another has
+// taken over changes nothing, also where the new owner has not written yet.
+func TestStaleOwnersAreVoid(t *testing.T) {
+	old := NewState(0)
+	var w, stale Records
+	ids := []ID{{Group: "g"}, {Group: "h"}}
+	for _, id := range ids {
+		old.Found(&w, id, NewLedger(0, 0, 100), Delta{}, nil, 1)
+	}
+	taken := NewState(1)
+	for _, r := range w.All() {
+		require.NoError(t, taken.Apply(r.Key, r.Value))
+	}
+	taken.Log(&w, taken.Get(ids[0]), Delta{Commit: []Run{{Start: 5, End: 6}}}, nil, 2)
+	for _, id := range ids {
+		old.Log(&stale, old.Get(id), Delta{Commit: []Run{{Start: 50, End: 60}}}, nil, 2)
+		old.Found(&stale, id, NewLedger(90, 0, 100), Delta{}, nil, 3)
+	}
+	replay := NewState(2)
+	for _, r := range slices.Concat(w.All(), stale.All()) {
+		require.NoError(t, replay.Apply(r.Key, r.Value))
+	}
+	require.Equal(t, digest(taken), digest(replay))
+}
+
+// TestPendingThatWasCutOff: the record of what a transaction still holds after a clamp
+// replaces the one before, also when the delta of the clamp is gone.
+func TestPendingThatWasCutOff(t *testing.T) {
+	s := NewState(0)
+	s.ring = 2
+	var w Records
+	e := s.Found(&w, ID{Group: "g"}, NewLedger(0, 0, 100), Delta{}, nil, 1)
+	s.Stage(&w, e, Producer{7, 0}, StageRequest{Offset: NoOffset, Commit: []Run{{Start: 10, End: 20}, {Start: 30, End: 40}}})
+	clamp := w.Len()
+	s.Clamp(&w, e, 15)
+	for x := range int64(3) {
+		s.Log(&w, e, Delta{Commit: []Run{{Start: 2 * x, End: 2*x + 1}}}, nil, 2)
+	}
+	replay := NewState(0)
+	for i, r := range w.All() {
+		if i != clamp {
+			require.NoError(t, replay.Apply(r.Key, r.Value))
+		}
+	}
+	require.Equal(t, digest(s), digest(replay))
+	require.Equal(t, []Run{{Start: 10, End: 15}}, slices.Collect(replay.Get(e.ID).Ledger.Pending(0)))
+}
+
 func FuzzApply(f *testing.F) {
 	for _, r := range everyKind() {
 		f.Add(r.Key, r.Value)
