@@ -1,12 +1,14 @@
 package tests
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,244 +20,266 @@ import (
 	"github.com/lacunamq/lacuna/tests/wire"
 )
 
-const (
-	jobTopic = "orders"
-	jobGroup = "billing"
-)
-
-// The job that Lacuna is for: keyed lines in one partition, three readers that share it by
-// key range and commit record by record, one in ten late and out of order; kill -9 in the
-// middle; and exactly the gaps that were there.
+// TestTheMainJob is what Lacuna is for: a stock client writes keyed lines into one
+// partition, three Readers with disjoint slots share it and commit one record in ten late
+// and out of order, and the broker is killed in the middle. Nothing that was committed
+// comes again, all else does, and a stock consumer goes on at the stable offset.
 func TestTheMainJob(t *testing.T) {
-	lines := int64(scaled(20_000, 200_000))
+	const topic, group = "lines", "workers"
+	lines := scaled(20_000, 200_000)
 	dir := t.TempDir()
-	broker := startProcess(t, dir)
-	writeLines(t, broker.addr, lines)
+	p := startProcess(t, dir)
+	writeLines(t, p.addr, topic, lines)
 
-	left := lines - 7 // stays open to the end
-	before := newJob(lines, left)
-	readers := before.read(t, broker.addr)
-	before.awaitAnswered(t, lines/2)
-	broker.kill()
-	before.stop()
-	closeReaders(readers)
-	require.Empty(t, before.twice, "before the crash each record is delivered once")
-	require.Less(t, int64(len(before.answered)), lines, "the broker was killed in the middle")
+	// The first half. Before the kill each record is delivered once.
+	first := newTally(t, lines)
+	half := startWorkers(t, p.addr, topic, group, first, func(int64) bool { return true })
+	first.await(lines/2, lines/4)
+	p.kill()
+	half.abandon()
+	require.Empty(t, first.faults())
 
-	broker = startProcess(t, dir)
-	committed := committedOffsets(t, broker.addr)
-	for offset := range before.answered {
-		require.True(t, committed[offset], "offset %d: a commit that was answered is in the ledger", offset)
-	}
-
-	after := newJob(lines, left)
-	readers = after.read(t, broker.addr)
-	after.awaitDelivered(t, lines-int64(len(committed)))
-	after.awaitAnswered(t, lines-int64(len(committed))-1)
-	after.stop()
-	closeReaders(readers)
-	require.Empty(t, after.twice)
-	for offset := range after.delivered {
-		require.False(t, committed[offset], "offset %d: what is committed is not read again", offset)
-	}
+	p = startProcess(t, dir)
+	committed := committedOffsets(t, p.addr, topic, group, lines)
 	for offset := range lines {
-		require.True(t, committed[offset] || after.delivered[offset], "offset %d: everything else is", offset)
+		if first.answered[offset] {
+			require.True(t, committed[offset], "the commit of offset %d was answered and is lost", offset)
+		}
+		if committed[offset] {
+			require.True(t, first.asked[offset], "offset %d is committed, and nobody asked for it", offset)
+		}
 	}
+	t.Logf("killed after %d of %d records: %d commits were answered, %d are in the ledger",
+		count(first.delivered), lines, count(first.answered), count(committed))
 
-	stock, err := kgo.NewClient(kgo.SeedBrokers(broker.addr), kgo.ConsumerGroup(jobGroup), kgo.ConsumeTopics(jobTopic))
-	require.NoError(t, err)
-	defer stock.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), wire.Patience)
-	defer cancel()
-	fetches := stock.PollFetches(ctx)
-	require.NoError(t, fetches.Err())
-	require.Equal(t, left, fetches.Records()[0].Offset, "a stock consumer starts at the stable offset")
+	// The rest. Some records are left open at the end.
+	leftOpen := func(offset int64) bool { return offset%1000 == 700 && !committed[offset] }
+	second := newTally(t, lines)
+	second.notAgain = committed
+	rest := startWorkers(t, p.addr, topic, group, second, func(offset int64) bool { return !leftOpen(offset) })
+	second.await(lines-count(committed), 0)
+	rest.finish(int64(lines))
+	require.Empty(t, second.faults())
+
+	committed = committedOffsets(t, p.addr, topic, group, lines)
+	stable := int64(lines)
+	for offset := range int64(lines) {
+		require.Equal(t, !leftOpen(offset), committed[offset], "offset %d", offset)
+		if leftOpen(offset) {
+			stable = min(stable, offset)
+		}
+	}
+	require.Less(t, stable, int64(lines), "some records were to be left open")
+	consumeFrom(t, p.addr, topic, group, stable, lines)
+	p.stop()
 }
 
-// writeLines writes keyed lines into one partition, with kcat where it is installed.
-func writeLines(t *testing.T, addr string, lines int64) {
+// line is what the i-th line says, and lineKey its key.
+func line(i int) string    { return fmt.Sprintf("line %d of the text that everybody reads a part of", i) }
+func lineKey(i int) string { return fmt.Sprintf("key-%d", uint32(i)*2654435761%4999) }
+
+// writeLines writes keyed lines into a topic: with kcat where there is one, else with kgo.
+func writeLines(t *testing.T, addr, topic string, lines int) {
 	t.Helper()
-	if path, err := exec.LookPath("kcat"); err == nil {
-		var input strings.Builder
+	kcat, err := exec.LookPath("kcat")
+	if err != nil {
+		cl := kafkaClient(t, addr)
 		for i := range lines {
-			fmt.Fprintf(&input, "order-%d:line %d\n", i%5000, i)
+			cl.Produce(t.Context(), &kgo.Record{Topic: topic, Key: []byte(lineKey(i)), Value: []byte(line(i))}, nil)
 		}
-		cmd := exec.Command(path, "-P", "-b", addr, "-t", jobTopic, "-K:", "-X", "enable.idempotence=true")
-		cmd.Stdin = strings.NewReader(input.String())
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
+		require.NoError(t, cl.Flush(t.Context()))
+		cl.Close()
 		return
 	}
-	producer, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(jobTopic), kgo.AllowAutoTopicCreation())
+	path := filepath.Join(t.TempDir(), "lines")
+	f, err := os.Create(path)
 	require.NoError(t, err)
-	defer producer.Close()
+	w := bufio.NewWriter(f)
 	for i := range lines {
-		producer.Produce(t.Context(), &kgo.Record{Key: fmt.Appendf(nil, "order-%d", i%5000), Value: fmt.Appendf(nil, "line %d", i)},
-			func(_ *kgo.Record, err error) { require.NoError(t, err) })
+		fmt.Fprintf(w, "%s\t%s\n", lineKey(i), line(i))
 	}
-	require.NoError(t, producer.Flush(t.Context()))
+	require.NoError(t, w.Flush())
+	require.NoError(t, f.Close())
+	out, err := exec.Command(kcat, "-P", "-b", addr, "-t", topic, "-K", "\t", "-X", "enable.idempotence=true", "-l", path).CombinedOutput()
+	require.NoError(t, err, "kcat: %s", out)
 }
 
-// job is what three readers do and see.
-type job struct {
-	lines int64
-	leave int64 // an offset that is never committed
-
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
-	mu        sync.Mutex
-	changed   *sync.Cond
-	delivered map[int64]bool
-	twice     []int64
-	answered  map[int64]bool // their commit was answered
-}
-
-func newJob(lines, leave int64) *job {
-	j := &job{lines: lines, leave: leave, delivered: make(map[int64]bool), answered: make(map[int64]bool)}
-	j.changed = sync.NewCond(&j.mu)
-	j.ctx, j.cancel = context.WithCancel(context.Background())
-	return j
-}
-
-// read starts three readers with a third of the slots each.
-func (j *job) read(t *testing.T, addr string) []*client.Reader {
+func kafkaClient(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	var readers []*client.Reader
-	for _, slots := range []client.SlotRange{{Lo: 0, Hi: 21844}, {Lo: 21845, Hi: 43689}, {Lo: 43690, Hi: 65535}} {
-		reader, err := client.OpenReader(t.Context(), client.SeedBrokers(addr), client.Group(jobGroup), client.Topics(jobTopic), client.Slots(slots))
-		require.NoError(t, err)
-		readers = append(readers, reader)
-		j.wg.Go(func() { j.work(reader) })
-	}
-	return readers
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr), kgo.AllowAutoTopicCreation()}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	return cl
 }
 
-// work handles what a reader delivers: nine records in ten are committed at once, the
-// tenth by commitLate.
-func (j *job) work(reader *client.Reader) {
-	late := make(chan *kgo.Record, j.lines)
-	j.wg.Go(func() { j.commitLate(reader, late) })
-	defer close(late)
+// workers are three Readers that share the partition.
+type workers struct {
+	t    *testing.T
+	all  []*worker
+	rest context.CancelFunc // ends polling
+	die  context.CancelFunc // ends committing too
+	wg   sync.WaitGroup
+}
+
+// startWorkers starts them. They commit the records that commit says yes to, one in ten
+// of them late.
+func startWorkers(t *testing.T, addr, topic, group string, tally *tally, commit func(offset int64) bool) *workers {
+	t.Helper()
+	ws := &workers{t: t}
+	ctx, die := context.WithCancel(t.Context())
+	polling, rest := context.WithCancel(ctx)
+	ws.die, ws.rest = die, rest
+	for i, slots := range []client.SlotRange{{Lo: 0, Hi: 21844}, {Lo: 21845, Hi: 43690}, {Lo: 43691, Hi: 65535}} {
+		r, err := client.OpenReader(t.Context(), client.SeedBrokers(addr), client.Group(group), client.Topics(topic),
+			client.Slots(slots), client.FetchMaxPartitionBytes(64<<10))
+		require.NoError(t, err)
+		w := &worker{r: r, tally: tally, commit: commit, rng: rand.New(rand.NewPCG(1, uint64(i)))}
+		ws.all = append(ws.all, w)
+		ws.wg.Go(func() { w.run(ctx, polling) })
+	}
+	t.Cleanup(ws.abandon)
+	return ws
+}
+
+// abandon ends the workers without an answer to what they asked, as when they are killed.
+func (ws *workers) abandon() {
+	ws.die()
+	ws.wg.Wait()
+	ended, end := context.WithCancel(context.Background())
+	end()
+	for _, w := range ws.all {
+		w.r.Close(ended)
+	}
+}
+
+// finish waits until the workers have seen the whole log, commits what they hold, and
+// closes them.
+func (ws *workers) finish(end int64) {
+	require.Eventually(ws.t, func() bool {
+		return !slices.ContainsFunc(ws.all, func(w *worker) bool {
+			s := w.r.Status()[0]
+			return s.Position < end || s.Redelivering
+		})
+	}, wire.Patience, time.Millisecond, "the Readers did not come to the end")
+	ws.rest()
+	ws.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), wire.Patience)
+	defer cancel()
+	for _, w := range ws.all {
+		w.commitLate(ctx, 0)
+		require.NoError(ws.t, w.r.Close(ctx))
+	}
+}
+
+// worker handles the records of one Reader.
+type worker struct {
+	r      *client.Reader
+	tally  *tally
+	commit func(offset int64) bool
+	rng    *rand.Rand
+	late   []*kgo.Record
+}
+
+// run handles records until polling ends.
+func (w *worker) run(ctx, polling context.Context) {
 	for {
-		records, err := reader.Poll(j.ctx)
-		if err != nil {
+		records, err := w.r.Poll(polling)
+		if polling.Err() != nil && len(records) == 0 {
 			return
 		}
-		now := records[:0:0]
-		for _, r := range records {
-			j.deliver(r.Offset)
-			switch {
-			case r.Offset == j.leave:
-			case r.Offset%10 == 3:
-				late <- r
-			default:
-				now = append(now, r)
-			}
+		if err != nil {
+			w.tally.fault("poll: %v", err)
+			return
 		}
-		j.commit(reader, now)
+		for some := range slices.Chunk(records, 200) {
+			w.handle(ctx, some)
+		}
 	}
 }
 
-// commitLate commits what has gathered meanwhile, the last first.
-func (j *job) commitLate(reader *client.Reader, late <-chan *kgo.Record) {
-	for r := range late {
-		records := []*kgo.Record{r}
-		for range len(late) {
-			records = append(records, <-late)
-		}
-		slices.Reverse(records)
-		j.commit(reader, records)
-	}
-}
-
-// commit commits records, and notes it if the answer comes.
-func (j *job) commit(reader *client.Reader, records []*kgo.Record) {
-	if len(records) == 0 || reader.Commit(j.ctx, records...) != nil {
-		return
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
+// handle commits records at once, but for one in ten, which it commits when there are
+// many such.
+func (w *worker) handle(ctx context.Context, records []*kgo.Record) {
+	var now []*kgo.Record
 	for _, r := range records {
-		j.answered[r.Offset] = true
+		w.tally.deliver(r)
+		switch {
+		case !w.commit(r.Offset):
+		case w.rng.IntN(10) == 0:
+			w.late = append(w.late, r)
+		default:
+			now = append(now, r)
+		}
 	}
-	j.changed.Broadcast()
+	w.commitAll(ctx, now)
+	w.commitLate(ctx, 100)
 }
 
-func (j *job) deliver(offset int64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.delivered[offset] {
-		j.twice = append(j.twice, offset)
-	}
-	j.delivered[offset] = true
-	j.changed.Broadcast()
-}
-
-// await waits until count reaches n.
-func (j *job) await(t *testing.T, what string, n int64, count func() int) {
-	t.Helper()
-	late := time.AfterFunc(10*wire.Patience, func() {
-		j.cancel()
-		j.changed.Broadcast()
-	})
-	defer late.Stop()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for int64(count()) < n && j.ctx.Err() == nil {
-		j.changed.Wait()
-	}
-	require.GreaterOrEqual(t, int64(count()), n, what)
-}
-
-func (j *job) awaitAnswered(t *testing.T, n int64) {
-	t.Helper()
-	j.await(t, "records committed", n, func() int { return len(j.answered) })
-}
-
-func (j *job) awaitDelivered(t *testing.T, n int64) {
-	t.Helper()
-	j.await(t, "records delivered", n, func() int { return len(j.delivered) })
-}
-
-// stop ends the work; nothing changes afterwards.
-func (j *job) stop() {
-	j.cancel()
-	j.wg.Wait()
-}
-
-// closeReaders closes readers whose work has stopped. Of what they have not committed
-// they may complain.
-func closeReaders(readers []*client.Reader) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	for _, r := range readers {
-		_ = r.Close(ctx)
+// commitLate commits late records in any order and one by one, until only so many are
+// left.
+func (w *worker) commitLate(ctx context.Context, keep int) {
+	w.rng.Shuffle(len(w.late), func(i, j int) { w.late[i], w.late[j] = w.late[j], w.late[i] })
+	for len(w.late) > keep {
+		n := len(w.late) - 1
+		if !w.commitAll(ctx, w.late[n:]) {
+			return
+		}
+		w.late = w.late[:n]
 	}
 }
 
-// committedOffsets are those that are in the ledger, by what `lacuna groups gaps` says.
-func committedOffsets(t *testing.T, addr string) map[int64]bool {
+func (w *worker) commitAll(ctx context.Context, records []*kgo.Record) bool {
+	w.tally.ask(records)
+	if err := w.r.Commit(ctx, records...); err != nil {
+		return false // as much as nothing is known of it
+	}
+	w.tally.answer(records)
+	return true
+}
+
+// committedOffsets is what the ledger of a group says of each offset.
+func committedOffsets(t *testing.T, addr, topic, group string, end int) []bool {
 	t.Helper()
-	out, err := exec.Command(lacuna(t), "groups", "gaps", jobGroup, "-b", addr, "-o", "json", "--limit", "0").Output()
+	admin, err := client.NewAdmin(client.SeedBrokers(addr))
 	require.NoError(t, err)
-	var ledger struct {
-		MaxCommit int64 `json:"max_commit"`
-		Window    []struct {
-			First int64 `json:"first"`
-			Last  int64 `json:"last"`
-		} `json:"window"`
-	}
-	require.NoError(t, json.Unmarshal(out, &ledger), "%s", out)
-	committed := make(map[int64]bool)
-	for offset := range ledger.MaxCommit {
+	defer admin.Close()
+	ledgers, err := admin.Describe(t.Context(), group, topic)
+	require.NoError(t, err)
+	require.Len(t, ledgers, 1)
+	require.NoError(t, ledgers[0].Err)
+	require.EqualValues(t, end, ledgers[0].LogEnd)
+	committed := make([]bool, end)
+	for offset := range ledgers[0].MaxCommit {
 		committed[offset] = true
 	}
-	for _, gap := range ledger.Window {
-		for offset := gap.First; offset <= gap.Last; offset++ {
-			delete(committed, offset)
+	open := int64(0)
+	for gap, err := range admin.Gaps(t.Context(), group, topic, 0, 0) {
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, gap.Start, ledgers[0].Stable)
+		for offset := gap.Start; offset < gap.End; offset++ {
+			committed[offset] = false
+			open++
 		}
 	}
+	require.Equal(t, ledgers[0].Open, open)
 	return committed
+}
+
+// consumeFrom lets a stock consumer join the group and checks that it begins at an offset
+// and reads every record from there on.
+func consumeFrom(t *testing.T, addr, topic, group string, start int64, end int) {
+	t.Helper()
+	cl := kafkaClient(t, addr, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic))
+	defer cl.Close()
+	for next := start; next < int64(end); {
+		ctx, cancel := context.WithTimeout(t.Context(), wire.Patience)
+		fetches := cl.PollFetches(ctx)
+		cancel()
+		require.NoError(t, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			require.Equal(t, next, r.Offset, "a stock consumer of the group")
+			require.Equal(t, line(int(next)), string(r.Value))
+			next++
+		})
+	}
 }
