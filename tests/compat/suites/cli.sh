@@ -12,7 +12,7 @@ topic=cli-$run
 group=group-$run
 server=(--bootstrap-server "$broker")
 
-tool() { nice "$kafka" run "$cache/kafka" "$tools.$@"; }
+tool() { "$kafka" run "$cache/kafka" "$tools.$1" "${@:2}"; }
 
 # check NAME PATTERN TOOL ARGS...: the tool's output has the pattern; or, for a pattern
 # that begins with !, has it not and the tool exits with 0.
