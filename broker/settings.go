@@ -80,7 +80,7 @@ func (b *Broker) configure(static map[string]string) error {
 	}
 	b.upkeepEvery = upkeepIntervals{
 		retention:  millis(v, "log.retention.check.interval.ms"),
-		checkpoint: checkpointEvery,
+		checkpoint: millis(v, "log.flush.offset.checkpoint.interval.ms"),
 	}
 	b.flushInterval = millis(v, "log.flush.interval.ms")
 	return nil

@@ -36,11 +36,8 @@ func (b *Broker) upkeep(ctx context.Context) {
 // upkeepIntervals are how often each kind of upkeep runs.
 type upkeepIntervals struct {
 	retention  time.Duration // log.retention.check.interval.ms
-	checkpoint time.Duration
+	checkpoint time.Duration // log.flush.offset.checkpoint.interval.ms
 }
-
-// checkpointEvery is how often the views are written, which bounds what a start replays.
-const checkpointEvery = time.Minute
 
 // retain rolls segments that are old enough and deletes those past their retention.
 func (b *Broker) retain(ctx context.Context, now time.Time) {

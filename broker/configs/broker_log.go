@@ -38,6 +38,8 @@ var brokerLogDefs = []Def{
 		Doc: "After how many records an fsync is forced. What producers wait for is fsynced at once."},
 	{Name: "log.flush.interval.ms", Type: Long, Default: "5", Check: atLeast(1),
 		Doc: "How long a record that nobody waits for, one with acks=0 or acks=1, stays without an fsync, and with it unseen."},
+	{Name: "log.flush.offset.checkpoint.interval.ms", Type: Int, Default: "60000", Check: atLeast(1),
+		Doc: "How often the views of the internal logs are written, which bounds what a start has to read of the logs."},
 	{Name: "log.index.interval.bytes", Type: Int, Default: "4096", Check: atLeast(0), Scope: Dynamic,
 		Doc: "The default of index.interval.bytes."},
 	{Name: "log.index.size.max.bytes", Type: Int, Default: "10485760", Check: atLeast(4), Scope: Dynamic, Unused: true,

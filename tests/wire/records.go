@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The versions that requests are sent at: the last ones that name topics by name.
+const (
+	produceVersion = 12
+	fetchVersion   = 12
+
+	producerIDVersion = 4
+)
+
+// ProduceRequest asks to append one batch to a partition.
+func ProduceRequest(topic string, partition int32, acks int16, batch []byte) *kmsg.ProduceRequest {
+	req := kmsg.NewPtrProduceRequest()
+	req.SetVersion(produceVersion)
+	req.Acks, req.TimeoutMillis = acks, int32(Patience.Milliseconds())
+	p := kmsg.NewProduceRequestTopicPartition()
+	p.Partition, p.Records = partition, batch
+	t := kmsg.NewProduceRequestTopic()
+	t.Topic, t.Partitions = topic, append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	return req
+}
+
+// ProducedAt is the offset that the answer to a ProduceRequest gives the batch.
+func ProducedAt(resp kmsg.Response) (int64, error) {
+	topics := resp.(*kmsg.ProduceResponse).Topics
+	if len(topics) != 1 || len(topics[0].Partitions) != 1 {
+		return 0, fmt.Errorf("the answer to a produce request of one partition: %+v", topics)
+	}
+	p := &topics[0].Partitions[0]
+	return p.BaseOffset, kerr.ErrorForCode(p.ErrorCode)
+}
+
+// FetchRequest asks for at most maxBytes of a partition from an offset on, outside of any
+// session, and lets the broker wait for the first byte.
+func FetchRequest(topic string, partition int32, offset int64, maxBytes int32, wait time.Duration) *kmsg.FetchRequest {
+	req := kmsg.NewPtrFetchRequest()
+	req.SetVersion(fetchVersion)
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(wait.Milliseconds()), 1, maxBytes
+	p := kmsg.NewFetchRequestTopicPartition()
+	p.Partition, p.FetchOffset, p.PartitionMaxBytes = partition, offset, maxBytes
+	t := kmsg.NewFetchRequestTopic()
+	t.Topic, t.Partitions = topic, append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	return req
+}
+
+// Fetched is the partition of the answer to a FetchRequest.
+func Fetched(resp kmsg.Response) (*kmsg.FetchResponseTopicPartition, error) {
+	fetched := resp.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(fetched.ErrorCode); err != nil {
+		return nil, err
+	}
+	if len(fetched.Topics) != 1 || len(fetched.Topics[0].Partitions) != 1 {
+		return nil, fmt.Errorf("the answer to a fetch of one partition: %d topics", len(fetched.Topics))
+	}
+	p := &fetched.Topics[0].Partitions[0]
+	return p, kerr.ErrorForCode(p.ErrorCode)
+}
+
+// ProducerID gets an id for an idempotent producer.
+func (c *Conn) ProducerID() (int64, error) {
+	req := kmsg.NewPtrInitProducerIDRequest()
+	req.SetVersion(producerIDVersion)
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	answer := resp.(*kmsg.InitProducerIDResponse)
+	return answer.ProducerID, kerr.ErrorForCode(answer.ErrorCode)
+}
