@@ -95,7 +95,11 @@ func (j ledgerJournal) Recover(ctx context.Context, index, _ int32, state journa
 	name, source := ledgersView(p)
 	view := j.b.store.View(name)
 	recovered, err := journal.Recover(ctx, view, source, log, state)
-	if corrupt := (*journal.CorruptError)(nil); err != nil && !errors.As(err, &corrupt) {
+	if corrupt := (*journal.CorruptError)(nil); errors.As(err, &corrupt) {
+		if sealed := log.Seal(); sealed != nil { // what follows is found without reading what is damaged
+			return nil, errors.Join(err, sealed)
+		}
+	} else if err != nil {
 		return nil, err
 	}
 	if recovered.Dropped != "" {

@@ -46,7 +46,8 @@ type Journal interface {
 	Written(partition int32) bool
 	// Recover brings state to what a partition holds and opens it for the owner of that
 	// epoch, who alone appends to it from then on. With a *journal.CorruptError the
-	// partition is there all the same, and state has what could be read before.
+	// partition is there all the same, state has what could be read before, and what comes
+	// to be appended can be read whatever is before it.
 	Recover(ctx context.Context, partition, ownerEpoch int32, state journal.State) (JournalPartition, error)
 }
 

@@ -28,19 +28,14 @@ type solid struct {
 
 // settle moves the stable offsets of ledgers over offsets that hold no record: control
 // markers and what compaction took. It reads the log where a stable offset stands, below
-// the LSO, without keeping others from the shard. It tells whether any was moved.
-func (s *shard) settle(ids []individualcommit.ID) (moved bool) {
-	if len(ids) == 0 {
-		return false
-	}
+// the LSO, without keeping others from the shard.
+func (s *shard) settle(ids []individualcommit.ID) {
 	buf := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)
 	for _, id := range ids {
 		for s.settleOnce(id, buf) {
-			moved = true
 		}
 	}
-	return moved
 }
 
 // readBuffers are for batches that are looked at, as *[]byte.

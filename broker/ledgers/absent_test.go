@@ -50,19 +50,28 @@ func TestMarkersDoNotPinTheStableOffset(t *testing.T) {
 	r.requireLedger("g", tp, 9, 9)
 	r.c.followAll(ctx)
 	require.EqualValues(t, 9, r.primary.at("g", tp))
+	r.marker(tp, 8, true) // 9: somebody looks, nobody commits
+	r.requireLedger("g", tp, 10, 10)
+	r.c.followAll(ctx)
+	require.EqualValues(t, 10, r.primary.at("g", tp))
 
 	r.restart()
-	r.requireLedger("g", tp, 9, 9)
-	r.mustCommit("g", reopenOf(tp, 1), 1, 9)
+	r.requireLedger("g", tp, 10, 10)
+	r.mustCommit("g", reopenOf(tp, 1), 1, 10)
 	r.restart()
-	r.requireLedger("g", tp, 1, 9, run(1, 2)) // the markers stay closed
-	r.mustCommit("g", commitOf(tp, 1), 9, 9)
+	r.requireLedger("g", tp, 1, 10, run(1, 2)) // the markers stay closed
+	r.mustCommit("g", commitOf(tp, 1), 10, 10)
 
 	all := reopenOf(tp)
 	all.Reopen = []protocol.Run{run(0, 20)}
-	r.mustCommit("g", all, 0, 9)
-	r.requireLedger("g", tp, 0, 9, run(0, 2), run(4, 7)) // also when what is around them is reopened
-	r.mustCommit("g", commitOf(tp, 0, 1), 4, 9)
+	r.mustCommit("g", all, 0, 10)
+	r.requireLedger("g", tp, 0, 10, run(0, 2), run(4, 7)) // also when what is around them is reopened
+	r.mustCommit("g", commitOf(tp, 0, 1), 4, 10)
+
+	// A rewind while somebody looks at the log: what was found is not closed below it.
+	s := r.c.shardOf("g")
+	require.False(t, s.closeTo(idOf("g", tp), 5, 7, 7))
+	r.requireLedger("g", tp, 4, 10, run(4, 7))
 }
 
 // keyed appends records with the given keys.
@@ -109,8 +118,8 @@ func TestRetentionMovesTheStableOffset(t *testing.T) {
 		require.NoError(t, err)
 		_, err = log.DeleteRecords(5)
 		require.NoError(t, err)
-		r.requireLedger("g", tp, 5, 9, run(5, 8))
 		r.mustCommit("g", commitOf(tp, 2), 5, 9) // below the log start: a commit that changes nothing
+		r.requireLedger("g", tp, 5, 9, run(5, 8))
 		pass(2 * followEvery)
 		synctest.Wait()
 		require.EqualValues(t, 5, r.primary.at("g", tp))

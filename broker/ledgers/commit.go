@@ -204,7 +204,8 @@ func (t *Commit) Wait(ctx context.Context) []Result {
 		t.failAll(err)
 		return t.results
 	}
-	if t.s.settle(t.changed) {
+	if len(t.changed) > 0 {
+		t.s.settle(t.changed)
 		t.lookAgain()
 	}
 	if len(t.urgent) > 0 {

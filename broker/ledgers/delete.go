@@ -54,8 +54,11 @@ func (c *Coordinator) LastCommit(group string, tp extension.TopicPartition) (at 
 // deleteWhere forgets the ledgers that which chooses. A write to the primary topic that
 // is under way ends before, and none begins after.
 func (s *shard) deleteWhere(ctx context.Context, which func(*individualcommit.Entry) bool) error {
-	s.following.Lock()
-	defer s.following.Unlock()
+	unlock, err := s.lockFollowing(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	receipt, err := s.delete(ctx, which)
 	if err != nil {
 		return err

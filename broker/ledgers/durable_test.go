@@ -207,8 +207,13 @@ func TestDamageOfTheInternalLog(t *testing.T) {
 			r.requireNoLedger("g", tp)
 			require.Equal(t, 1, r.logged.FilterMessageSnippet("are lost: all its ledgers are given up").Len())
 			require.EqualValues(t, 1, r.primary.at("g", tp))
+			require.NoError(t, r.db.Sync(ctx))
 			r.mustCommit("g", commitOf(tp, 15), 1, 16)
 
+			// What was lost is behind the next start, also after a crash.
+			r.startAfterCrash(r.fs.CrashClone(vfs.CrashCloneCfg{}))
+			require.Zero(t, r.logged.FilterMessageSnippet("lost").Len(), "%v", r.warnings())
+			r.requireLedger("g", tp, 1, 16, run(1, 15))
 			r.restart()
 			require.Empty(t, r.warnings())
 			r.requireLedger("g", tp, 1, 16, run(1, 15))

@@ -15,8 +15,11 @@ import (
 // follow writes to the primary topic the committed offsets of the ledgers named, or with
 // nil of all that may have moved since they were last written.
 func (s *shard) follow(ctx context.Context, ids []individualcommit.ID) error {
-	s.following.Lock()
-	defer s.following.Unlock()
+	unlock, err := s.lockFollowing(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if ids == nil {
 		ids = s.moved()
 		s.settle(ids)

@@ -2,6 +2,7 @@ package ledgers
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/lacunamq/lacuna/broker/extension"
@@ -104,10 +105,15 @@ func TestRouteTellsWhichHaveALedger(t *testing.T) {
 		defer close(founded)
 		r.commit("g", commitOf(a, 0))
 	}()
-	select {
-	case <-founded:
-		t.Error("a ledger was founded while plain commits were routed")
-	default:
+	// Once the founder waits, nobody else may route either.
+	for s := r.c.shardOf("g"); s.founding.TryRLock(); {
+		s.founding.RUnlock()
+		select {
+		case <-founded:
+			t.Fatal("a ledger was founded while plain commits were routed")
+		default:
+			runtime.Gosched()
+		}
 	}
 	release()
 	<-founded

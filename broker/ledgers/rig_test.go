@@ -2,6 +2,7 @@ package ledgers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -217,6 +218,9 @@ func (r *rig) Recover(ctx context.Context, partition, _ int32, state journal.Sta
 	}
 	view := r.db.View(dir)
 	_, err = journal.Recover(ctx, view, dir, log, state)
+	if corrupt := (*journal.CorruptError)(nil); errors.As(err, &corrupt) {
+		require.NoError(r.t, log.Seal())
+	}
 	return &rigJournal{journal.Open(log, dir), journal.NewCheckpointer(view, dir, log), log}, err
 }
 

@@ -19,9 +19,9 @@ type shard struct {
 	// founding is held while a ledger is founded, and shared while plain commits are
 	// routed: whether a partition has a ledger does not change under them.
 	founding sync.RWMutex
-	// following is held while the primary topic is written, so that an older offset never
+	// following is filled while the primary topic is written, so that an older offset never
 	// overwrites a newer, nor one a deletion.
-	following sync.Mutex
+	following chan struct{}
 	// loading is held while the shard is loaded.
 	loading sync.Mutex
 
@@ -52,7 +52,19 @@ type loaded struct {
 	solid    map[individualcommit.ID]solid // where stable offsets were found to stand
 }
 
-func newShard(c *Coordinator, index int32) *shard { return &shard{c: c, index: index} }
+func newShard(c *Coordinator, index int32) *shard {
+	return &shard{c: c, index: index, following: make(chan struct{}, 1)}
+}
+
+// lockFollowing keeps others from writing the primary topic until unlock is called.
+func (s *shard) lockFollowing(ctx context.Context) (unlock func(), err error) {
+	select {
+	case s.following <- struct{}{}:
+		return func() { <-s.following }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 func (s *shard) isLoaded() (bool, error) {
 	s.mu.Lock()
