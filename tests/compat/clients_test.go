@@ -11,9 +11,9 @@ import (
 
 // A client is one program or library that writes and reads.
 type client interface {
-	// produce writes a text with the codec, idempotence on, and returns when the broker
-	// has acknowledged each line.
-	produce(ctx context.Context, addr, codec string, x text) error
+	// produce writes a text with its codec, idempotence on, and returns when the broker has
+	// acknowledged each line.
+	produce(ctx context.Context, addr string, x text) error
 	// consume reads topics from their start until each reading has seen its text.
 	consume(ctx context.Context, addr string, readings []*reading) error
 }
@@ -40,12 +40,12 @@ func TestClientsReadWhatTheyWrote(t *testing.T) {
 	var texts []text
 	for _, c := range clients {
 		for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
-			x := text{topic: fmt.Sprintf("text-%s-%s", c.name, codec), lines: lines}
+			x := text{topic: fmt.Sprintf("text-%s-%s", c.name, codec), codec: codec, lines: lines}
 			if t.Run(fmt.Sprintf("producer=%s/codec=%s", c.name, codec), func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				b.createTopic(t, x.topic, partitions)
-				require.NoError(t, c.client.produce(ctx, b.addr, codec, x))
+				require.NoError(t, c.client.produce(ctx, b.addr, x))
 			}) {
 				texts = append(texts, x)
 			}

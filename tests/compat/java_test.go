@@ -14,11 +14,11 @@ type javaConsole struct{}
 
 const toolsPackage = "org.apache.kafka.tools."
 
-func (javaConsole) produce(ctx context.Context, addr, codec string, x text) error {
+func (javaConsole) produce(ctx context.Context, addr string, x text) error {
 	return run(ctx, bytes.NewReader(x.keyed()), ignore, kafkaScript, "run", kafkaDir(), toolsPackage+"ConsoleProducer",
 		"--bootstrap-server", addr, "--topic", x.topic, "--reader-property", "parse.key=true",
 		"--command-property", "acks=all", "--command-property", "enable.idempotence=true",
-		"--command-property", "compression.type="+codec)
+		"--compression-codec", x.codec)
 }
 
 // consume reads all topics with one consumer, since a Java process takes its time to

@@ -10,9 +10,9 @@ import (
 // kcat is Debian's kcat, a command line on librdkafka 2.0.
 type kcat struct{}
 
-func (kcat) produce(ctx context.Context, addr, codec string, x text) error {
+func (kcat) produce(ctx context.Context, addr string, x text) error {
 	return run(ctx, bytes.NewReader(x.keyed()), ignore, "kcat", "-P", "-b", addr, "-t", x.topic,
-		"-K", "\t", "-z", codec, "-X", "enable.idempotence=true")
+		"-K", "\t", "-z", x.codec, "-X", "enable.idempotence=true")
 }
 
 func (kcat) consume(ctx context.Context, addr string, readings []*reading) error {

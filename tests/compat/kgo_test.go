@@ -3,6 +3,7 @@ package compat
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -18,9 +19,9 @@ var kgoCodecs = map[string]kgo.CompressionCodec{
 	"zstd":   kgo.ZstdCompression(),
 }
 
-func (franz) produce(ctx context.Context, addr, codec string, x text) error {
+func (franz) produce(ctx context.Context, addr string, x text) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(x.topic),
-		kgo.ProducerBatchCompression(kgoCodecs[codec]), kgo.RequiredAcks(kgo.AllISRAcks()))
+		kgo.ProducerBatchCompression(kgoCodecs[x.codec]), kgo.RequiredAcks(kgo.AllISRAcks()))
 	if err != nil {
 		return err
 	}
@@ -63,6 +64,7 @@ func (franz) consume(ctx context.Context, addr string, readings []*reading) erro
 		return err
 	}
 	defer client.Close()
+	stored := map[string]int{} // the codecs of each topic's batches, a bit for each
 	for got := 0; got < want; {
 		fetches := client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
@@ -70,6 +72,7 @@ func (franz) consume(ctx context.Context, addr string, readings []*reading) erro
 		}
 		for it := fetches.RecordIter(); !it.Done(); got++ {
 			rec := it.Next()
+			stored[rec.Topic] |= 1 << rec.Attrs.CompressionType()
 			if rec.Value == nil {
 				rec.Value = []byte("(null)")
 			}
@@ -79,5 +82,18 @@ func (franz) consume(ctx context.Context, addr string, readings []*reading) erro
 			}
 		}
 	}
+	for _, r := range readings {
+		if !storedAs(r.codec, stored[r.topic]) {
+			return fmt.Errorf("%s was written with %s and comes with the codecs %05b", r.topic, r.codec, stored[r.topic])
+		}
+	}
 	return nil
+}
+
+// storedAs says whether a broker has kept a producer's codec: it comes back, and no other,
+// but for batches that the producer left uncompressed since they did not become smaller.
+func storedAs(codec string, seen int) bool {
+	const uncompressed = 1 << 0
+	want := 1 << slices.Index([]string{"none", "gzip", "snappy", "lz4", "zstd"}, codec)
+	return seen&want != 0 && seen&^(want|uncompressed) == 0
 }

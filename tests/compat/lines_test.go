@@ -49,10 +49,11 @@ func sourceLines(t *testing.T) [][]byte {
 	return lines
 }
 
-// A text is what one producer writes to one topic: the lines, each under a key that
-// names the topic and the line's number.
+// A text is what one producer writes to one topic with one codec: the lines, each under a
+// key that names the topic and the line's number.
 type text struct {
 	topic string
+	codec string
 	lines [][]byte
 }
 

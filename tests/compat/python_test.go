@@ -10,8 +10,8 @@ import (
 // confluentPython is confluent-kafka for Python, on a recent librdkafka.
 type confluentPython struct{}
 
-func (confluentPython) produce(ctx context.Context, addr, codec string, x text) error {
-	return run(ctx, bytes.NewReader(x.keyed()), ignore, python(), "python/lines.py", "produce", addr, codec, x.topic)
+func (confluentPython) produce(ctx context.Context, addr string, x text) error {
+	return run(ctx, bytes.NewReader(x.keyed()), ignore, python(), "python/lines.py", "produce", addr, x.codec, x.topic)
 }
 
 func (confluentPython) consume(ctx context.Context, addr string, readings []*reading) error {
