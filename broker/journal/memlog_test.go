@@ -26,7 +26,6 @@ type memLog struct {
 	high    int64
 	lag     bool // appends leave the high watermark where it is
 	err     error
-	readErr error // of a read that would return nothing else
 	watches []chan<- struct{}
 }
 

@@ -168,19 +168,6 @@ func describeView(v *View) string {
 	return b.String()
 }
 
-// slotOwners lists who holds each of some points of all partitions.
-func slotOwners(v *View) map[string]string {
-	owners := make(map[string]string)
-	for _, t := range v.Topics() {
-		for p := range t.Partitions {
-			for slot := 0; slot < 65536; slot += 64 {
-				owners[fmt.Sprintf("%s-%d-%d", t.Name, p, slot)] = v.Holder(t.Topic, p, uint16(slot))
-			}
-		}
-	}
-	return owners
-}
-
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
