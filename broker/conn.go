@@ -45,21 +45,6 @@ type conn struct {
 
 	out    []byte      // the writer's buffer, or the reader's when nothing is outstanding
 	chunks net.Buffers // the parts of one answer that are sent without a copy
-
-	closers connClosers
-}
-
-// connClosers are what has to be told when the connection ends.
-type connClosers struct {
-	mu  sync.Mutex
-	fns []func()
-}
-
-// onClose registers fn to run once when the connection has ended.
-func (c *conn) onClose(fn func()) {
-	c.closers.mu.Lock()
-	defer c.closers.mu.Unlock()
-	c.closers.fns = append(c.closers.fns, fn)
 }
 
 // task is one request on its way to its answer.
@@ -118,11 +103,6 @@ func (c *conn) serve() {
 	writer.Wait()
 	stop()
 	c.nc.Close()
-	c.closers.mu.Lock()
-	defer c.closers.mu.Unlock()
-	for _, fn := range c.closers.fns {
-		fn()
-	}
 }
 
 func (c *conn) read() error {

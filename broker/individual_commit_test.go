@@ -20,7 +20,7 @@ type ledger struct {
 
 // commit sends one OffsetCommit with the extension's field, and returns the error and the
 // state that is answered.
-func (l ledger) commit(offset int64, o protocol.IndividualOffsets) (error, protocol.IndividualState) {
+func (l ledger) commit(offset int64, o protocol.IndividualOffsets) (protocol.IndividualState, error) {
 	l.t.Helper()
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Group, req.Generation = l.group, -1
@@ -38,7 +38,7 @@ func (l ledger) commit(offset int64, o protocol.IndividualOffsets) (error, proto
 		state, err = protocol.ParseIndividualState(field)
 		require.NoError(l.t, err)
 	})
-	return kerr.ErrorForCode(at.ErrorCode), state
+	return state, kerr.ErrorForCode(at.ErrorCode)
 }
 
 func runs(r ...protocol.Run) protocol.IndividualOffsets {
@@ -84,39 +84,39 @@ func TestIndividualCommitsLeaveGaps(t *testing.T) {
 	require.Equal(t, int64(-1), committed)
 	require.Equal(t, int64(-1), gaps.MaxCommit)
 
-	err, state := l.commit(-1, runs(protocol.Run{Start: 5, End: 6}))
+	state, err := l.commit(-1, runs(protocol.Run{Start: 5, End: 6}))
 	require.NoError(t, err)
 	require.Equal(t, protocol.IndividualState{Stable: 0, MaxCommit: 6}, state)
 	committed, gaps = l.gaps()
 	require.Zero(t, committed)
 	require.Equal(t, []protocol.Run{{Start: 0, End: 5}}, gaps.Gaps)
 
-	err, state = l.commit(-1, runs(protocol.Run{Start: 0, End: 3}, protocol.Run{Start: 8, End: 9}))
+	state, err = l.commit(-1, runs(protocol.Run{Start: 0, End: 3}, protocol.Run{Start: 8, End: 9}))
 	require.NoError(t, err)
 	require.Equal(t, protocol.IndividualState{Stable: 3, MaxCommit: 9}, state)
 
-	err, _ = l.commit(-1, runs(protocol.Run{Start: 9, End: 11}))
+	_, err = l.commit(-1, runs(protocol.Run{Start: 9, End: 11}))
 	require.ErrorIs(t, err, kerr.OffsetOutOfRange)
 	_, gaps = l.gaps()
 	require.Equal(t, []protocol.Run{{Start: 3, End: 5}, {Start: 6, End: 8}}, gaps.Gaps)
 
-	err, state = l.commit(-1, protocol.IndividualOffsets{Reopen: []protocol.Run{{Start: 1, End: 2}}, Origin: protocol.NoOrigin})
+	state, err = l.commit(-1, protocol.IndividualOffsets{Reopen: []protocol.Run{{Start: 1, End: 2}}, Origin: protocol.NoOrigin})
 	require.NoError(t, err)
 	require.Equal(t, int64(1), state.Stable)
 
-	err, state = l.commit(4, runs(protocol.Run{Start: 4, End: 6}))
+	state, err = l.commit(4, runs(protocol.Run{Start: 4, End: 6}))
 	require.NoError(t, err)
 	require.Equal(t, protocol.IndividualState{Stable: 6, MaxCommit: 9}, state, "a cumulative commit applies first")
 }
 
 func TestMalformedIndividualCommitsAreRefused(t *testing.T) {
 	l := ledgerOf(t, start(t, nil), "bad", 3)
-	err, _ := l.commit(-1, runs())
+	_, err := l.commit(-1, runs())
 	require.ErrorIs(t, err, kerr.InvalidRequest, "nothing is committed and no origin named")
-	err, state := l.commit(-1, protocol.IndividualOffsets{Origin: 2})
+	state, err := l.commit(-1, protocol.IndividualOffsets{Origin: 2})
 	require.NoError(t, err, "an origin alone founds the ledger")
 	require.Equal(t, protocol.IndividualState{Stable: 2, MaxCommit: 2}, state)
-	err, _ = l.commit(-1, protocol.IndividualOffsets{Commit: []protocol.Run{{Start: 0, End: 2}}, Reopen: []protocol.Run{{Start: 1, End: 2}}})
+	_, err = l.commit(-1, protocol.IndividualOffsets{Commit: []protocol.Run{{Start: 0, End: 2}}, Reopen: []protocol.Run{{Start: 1, End: 2}}})
 	require.ErrorIs(t, err, kerr.InvalidRequest, "an offset is in both lists")
 }
 
@@ -130,7 +130,7 @@ func TestStockClientsSeeTheStableOffset(t *testing.T) {
 	offsets.Add(kadm.Offset{Topic: "stock", Partition: 0, At: 4, LeaderEpoch: -1, Metadata: "note"})
 	require.NoError(t, admin.CommitAllOffsets(t.Context(), "g", offsets))
 
-	err, state := l.commit(-1, runs(protocol.Run{Start: 6, End: 8}))
+	state, err := l.commit(-1, runs(protocol.Run{Start: 6, End: 8}))
 	require.NoError(t, err)
 	require.Equal(t, protocol.IndividualState{Stable: 4, MaxCommit: 8}, state, "the ledger is founded at the committed offset")
 
@@ -161,7 +161,7 @@ func TestLedgersSurviveARestart(t *testing.T) {
 			b := start(t, onDisk)
 			l := ledgerOf(t, b, "kept", 100)
 			for i := int64(0); i < 100; i += 2 {
-				err, _ := l.commit(-1, runs(protocol.Run{Start: i, End: i + 1}))
+				_, err := l.commit(-1, runs(protocol.Run{Start: i, End: i + 1}))
 				require.NoError(t, err)
 			}
 			want, wantGaps := l.gaps()
@@ -183,7 +183,7 @@ func TestLedgersSurviveARestart(t *testing.T) {
 func TestADeletedTopicTakesItsLedgersAlong(t *testing.T) {
 	b := start(t, nil)
 	l := ledgerOf(t, b, "again", 5)
-	err, _ := l.commit(-1, runs(protocol.Run{Start: 3, End: 4}))
+	_, err := l.commit(-1, runs(protocol.Run{Start: 3, End: 4}))
 	require.NoError(t, err)
 	admin := kadm.NewClient(client(t, b))
 	_, err = admin.DeleteTopic(t.Context(), "again")
@@ -197,7 +197,7 @@ func TestADeletedTopicTakesItsLedgersAlong(t *testing.T) {
 func TestADeletedGroupTakesItsLedgersAlong(t *testing.T) {
 	b := start(t, nil)
 	l := ledgerOf(t, b, "left", 5)
-	err, _ := l.commit(-1, runs(protocol.Run{Start: 3, End: 4}))
+	_, err := l.commit(-1, runs(protocol.Run{Start: 3, End: 4}))
 	require.NoError(t, err)
 	admin := kadm.NewClient(client(t, b))
 	_, err = admin.DeleteGroup(t.Context(), "g")
@@ -209,7 +209,7 @@ func TestADeletedGroupTakesItsLedgersAlong(t *testing.T) {
 func TestTheSwitchesRefuseTheExtensionOnly(t *testing.T) {
 	b := start(t, func(c *broker.Config) { c.Settings = map[string]string{"individual.commit.enable": "false"} })
 	l := ledgerOf(t, b, "off", 5)
-	err, _ := l.commit(-1, runs(protocol.Run{Start: 3, End: 4}))
+	_, err := l.commit(-1, runs(protocol.Run{Start: 3, End: 4}))
 	require.Error(t, err)
 	versions := kmsg.ApiVersionsResponse{Version: 3}
 	l.send(l.frame(kmsg.NewPtrApiVersionsRequest(), 3))

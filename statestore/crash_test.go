@@ -190,7 +190,7 @@ func TestFailAtEveryWrite(t *testing.T) {
 			}
 			return nil
 		}}
-		failed, h, durable := runUntilFailure(ops.wrap(mem))
+		h, durable, failed := runUntilFailure(ops.wrap(mem))
 		if n == 1 {
 			require.ErrorIs(t, failed, broken)
 		}
@@ -210,11 +210,11 @@ func TestFailAtEveryWrite(t *testing.T) {
 }
 
 // runUntilFailure works with a store until it fails, and returns that failure.
-func runUntilFailure(fs vfs.FS) (failed error, h history, durable int64) {
+func runUntilFailure(fs vfs.FS) (h history, durable int64, failed error) {
 	durable = -1
 	db, err := Open(fs, "views", Options{})
 	if err != nil {
-		return err, h, durable
+		return h, durable, err
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	v := db.View("v")
@@ -234,7 +234,7 @@ func runUntilFailure(fs vfs.FS) (failed error, h history, durable int64) {
 	if closeErr := db.Close(); err == nil {
 		err = closeErr
 	}
-	return err, h, durable
+	return h, durable, err
 }
 
 func TestFailedStoreSaysSo(t *testing.T) {
