@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -79,7 +80,7 @@ func (c *Conn) Ledger(group, topic string, partition int32) (Ledger, error) {
 		}
 		l.Stable, l.LeaderEpoch, l.MaxCommit = p.Offset, p.LeaderEpoch, page.MaxCommit
 		if p.Metadata != nil {
-			l.Metadata = *p.Metadata
+			l.Metadata = strings.Clone(*p.Metadata)
 		}
 		l.Gaps = append(l.Gaps, page.Gaps...)
 		if page.CompleteTo == protocol.GapsComplete {

@@ -13,7 +13,8 @@ const (
 	produceVersion = 12
 	fetchVersion   = 12
 
-	producerIDVersion = 4
+	producerIDVersion  = 4
+	listOffsetsVersion = 7
 )
 
 // ProduceRequest asks to append one batch to a partition.
@@ -76,4 +77,26 @@ func (c *Conn) ProducerID() (int64, error) {
 	}
 	answer := resp.(*kmsg.InitProducerIDResponse)
 	return answer.ProducerID, kerr.ErrorForCode(answer.ErrorCode)
+}
+
+// StartOffset is the first offset of a partition.
+func (c *Conn) StartOffset(topic string, partition int32) (int64, error) {
+	const earliest = -2
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.SetVersion(listOffsetsVersion)
+	p := kmsg.NewListOffsetsRequestTopicPartition()
+	p.Partition, p.Timestamp = partition, earliest
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic, t.Partitions = topic, append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	topics := resp.(*kmsg.ListOffsetsResponse).Topics
+	if len(topics) != 1 || len(topics[0].Partitions) != 1 {
+		return 0, fmt.Errorf("the answer to a lookup in one partition: %+v", topics)
+	}
+	at := &topics[0].Partitions[0]
+	return at.Offset, kerr.ErrorForCode(at.ErrorCode)
 }

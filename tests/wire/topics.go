@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -104,7 +105,13 @@ func (c *Conn) Topics() ([]kmsg.MetadataResponseTopic, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resp.(*kmsg.MetadataResponse).Topics, nil
+	topics := resp.(*kmsg.MetadataResponse).Topics
+	for i := range topics {
+		if name := topics[i].Topic; name != nil {
+			topics[i].Topic = kmsg.StringPtr(strings.Clone(*name))
+		}
+	}
+	return topics, nil
 }
 
 // DeleteRecords deletes the records of a partition below an offset, and returns where the
