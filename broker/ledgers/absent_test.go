@@ -50,6 +50,7 @@ func TestMarkersDoNotPinTheStableOffset(t *testing.T) {
 	r.requireLedger("g", tp, 9, 9)
 	r.c.followAll(ctx)
 	require.EqualValues(t, 9, r.primary.at("g", tp))
+	r.c.followAll(ctx)    // nothing is left to follow
 	r.marker(tp, 8, true) // 9: somebody looks, nobody commits
 	r.requireLedger("g", tp, 10, 10)
 	r.c.followAll(ctx)

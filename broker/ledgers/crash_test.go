@@ -89,7 +89,7 @@ func (c *crasher) run() {
 			c.step()
 		}
 		unsynced, seed := c.rnd.IntN(101), c.rnd.Uint64()
-		waiting, release := c.gate.hold()
+		waiting, release := c.gate.hold("")
 		begun := make(chan struct{})
 		go func() {
 			defer close(begun)

@@ -21,7 +21,7 @@ func TestAnswersWaitForTheDisk(t *testing.T) {
 	r.produce(tp, 10)
 	r.mustCommit("g", commitOf(tp, 1), 0, 2)
 
-	waiting, release := r.gate.hold()
+	waiting, release := r.gate.hold("")
 	first := r.c.Begin(ctx, &extension.Member{Group: "g", Generation: -1}, []PartitionCommit{commitOf(tp, 3)})
 	<-waiting
 	again := r.c.Begin(ctx, &extension.Member{Group: "g", Generation: -1}, []PartitionCommit{commitOf(tp, 3)})
@@ -41,25 +41,26 @@ func TestAnswersWaitForTheDisk(t *testing.T) {
 	require.EqualValues(t, 4, (<-answered).MaxCommit)
 }
 
-// TestAFailedWriteChangesNothing: what the log did not take is forgotten, also in memory.
+// TestAFailedWriteChangesNothing: what the log did not take is forgotten, also in memory,
+// whether a write fails or an fsync.
 func TestAFailedWriteChangesNothing(t *testing.T) {
-	r := newRig(t)
-	tp := part(1, 0)
-	r.produce(tp, 10)
-	r.mustCommit("g", commitOf(tp, 1), 0, 2)
-	r.gate.failWrites(errors.New("the disk is gone"))
-	require.Error(t, r.commit("g", commitOf(tp, 3))[0].Err)
-	r.requireLedger("g", tp, 0, 2, run(0, 1))
-	require.Error(t, r.commit("g", commitOf(tp, 3))[0].Err)
-	r.gate.failWrites(nil)
-	require.NoError(t, r.c.Checkpoint(ctx))
-	r.c.stop()
-	r.c.wg.Wait()
-	r.closeFiles()
-	r.unclean = true
-	r.start()
-	r.requireLedger("g", tp, 0, 2, run(0, 1))
-	r.mustCommit("g", commitOf(tp, 3), 0, 4)
+	for name, fail := range map[string]func(*gate, error){"write": (*gate).failWrites, "fsync": (*gate).failSyncs} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			tp := part(1, 0)
+			r.produce(tp, 10)
+			r.mustCommit("g", commitOf(tp, 1), 0, 2)
+			fail(r.gate, errors.New("the disk is gone"))
+			require.Error(t, r.commit("g", commitOf(tp, 3))[0].Err)
+			r.requireLedger("g", tp, 0, 2, run(0, 1))
+			require.Error(t, r.commit("g", commitOf(tp, 3))[0].Err)
+			r.requireLedger("g", tp, 0, 2, run(0, 1))
+			fail(r.gate, nil)
+			r.startAfterCrash(r.fs.CrashClone(vfs.CrashCloneCfg{}))
+			r.requireLedger("g", tp, 0, 2, run(0, 1))
+			r.mustCommit("g", commitOf(tp, 3), 0, 4)
+		})
+	}
 }
 
 // TestALedgerLargerThanASegment of the internal log is logged all the same.
@@ -108,6 +109,32 @@ func TestUncleanStopCutsLedgersOff(t *testing.T) {
 	r.mustCommit("g", commitOf(tp, 7), 0, 8)
 	r.restart()
 	r.requireLedger("g", tp, 0, 8, run(0, 7))
+}
+
+// TestNothingIsServedBeforeLedgersAreCutOff, durably: else a second crash could bring back
+// what they had committed, over records that came meanwhile.
+func TestNothingIsServedBeforeLedgersAreCutOff(t *testing.T) {
+	r := newRig(t)
+	tp := part(1, 0)
+	r.produce(tp, 10)
+	r.mustCommit("g", commitOf(tp, 7), 0, 8)
+	partition := r.c.shardOf("g").index
+	r.stop()
+	require.NoError(t, r.fs.RemoveAll(dataDir(tp)))
+	r.unclean = true
+	waiting, release := r.gate.hold(journalDir(partition) + "/00000000000000000000.log")
+	started := make(chan struct{})
+	go func() {
+		defer close(started)
+		r.start()
+	}()
+	select {
+	case <-waiting:
+	case <-started:
+		t.Error("the start was over before")
+	}
+	release()
+	<-started
 }
 
 // TestLedgersOfTopicsThatAreGone are forgotten at the start; if it is not sure that the

@@ -107,14 +107,8 @@ func (s *shard) followed(group string, offsets []extension.CommittedOffset) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range offsets {
-		e := s.trustedLocked(idOf(group, o.TopicPartition))
-		if e == nil {
-			continue
-		}
-		l := s.mu.loaded
-		l.followed[e.ID] = o
-		if now, ok := l.committed(e); ok && now == o {
-			delete(l.moved, e.ID)
+		if e := s.trustedLocked(idOf(group, o.TopicPartition)); e != nil {
+			s.mu.loaded.followed[e.ID] = o
 		}
 	}
 }

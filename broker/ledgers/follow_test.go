@@ -113,6 +113,24 @@ func TestAPrimaryTopicThatFails(t *testing.T) {
 	})
 }
 
+// TestThePrimaryTopicIsNeverAhead of what is durable in the individual log.
+func TestThePrimaryTopicIsNeverAhead(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		tp := part(1, 0)
+		r.produce(tp, 10)
+		r.mustCommit("g", commitOf(tp, 0), 1, 1)
+		waiting, release := r.gate.hold("")
+		r.c.Begin(ctx, &extension.Member{Group: "g", Generation: -1}, []PartitionCommit{commitOf(tp, 1)})
+		<-waiting
+		pass(3 * followEvery)
+		synctest.Wait()
+		require.EqualValues(t, 1, r.primary.at("g", tp))
+		release()
+		synctest.Wait()
+		require.EqualValues(t, 2, r.primary.at("g", tp))
+	})
+}
+
 // TestADeletedGroupStaysDeleted: a write to the primary topic that began before does not
 // come after.
 func TestADeletedGroupStaysDeleted(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -315,47 +316,58 @@ func (m *members) Check(_ context.Context, member *extension.Member, then func()
 
 func (m *members) Empty(context.Context, string) (bool, error) { return m.refuse == nil, nil }
 
-// gate decides about fsyncs and writes of log segments.
+// gate decides about fsyncs and writes of logs.
 type gate struct {
 	mu    sync.Mutex
 	shut  chan struct{} // fsyncs wait for it; nil: they don't
+	path  string        // ... of files whose path has this
 	waits chan struct{} // told when one waits
 	write error         // of writes
+	sync  error         // of fsyncs
 }
 
 func (g *gate) String() string { return "gate" }
 
 func (g *gate) MaybeError(op errorfs.Op) error {
 	g.mu.Lock()
-	shut, waits, write := g.shut, g.waits, g.write
-	g.mu.Unlock()
+	defer g.mu.Unlock()
 	switch op.Kind {
 	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
-		if shut != nil {
+		if shut := g.shut; shut != nil && strings.Contains(op.Path, g.path) {
 			select {
-			case waits <- struct{}{}:
+			case g.waits <- struct{}{}:
 			default:
 			}
+			g.mu.Unlock()
 			<-shut
+			g.mu.Lock()
 		}
+		return g.sync
 	case errorfs.OpFileWrite, errorfs.OpFileWriteAt:
-		return write
+		return g.write
 	}
 	return nil
 }
 
-// hold makes fsyncs wait until release is called. waiting tells of one that does.
-func (g *gate) hold() (waiting <-chan struct{}, release func()) {
+// hold makes fsyncs of files whose path has that in it wait until release is called.
+// waiting tells of one that does.
+func (g *gate) hold(path string) (waiting <-chan struct{}, release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	shut := make(chan struct{})
-	g.shut, g.waits = shut, make(chan struct{}, 1)
+	g.shut, g.path, g.waits = shut, path, make(chan struct{}, 1)
 	return g.waits, func() {
 		g.mu.Lock()
 		g.shut = nil
 		g.mu.Unlock()
 		close(shut)
 	}
+}
+
+func (g *gate) failSyncs(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sync = err
 }
 
 func (g *gate) failWrites(err error) {
