@@ -56,6 +56,21 @@ func (p *pendingSet) refuse(runs []Run, what string) error {
 	return nil
 }
 
+// heldElsewhere finds an offset of runs that another transaction than that of own holds.
+func (p *pendingSet) heldElsewhere(own Producer, runs []Run) (at int64, held bool) {
+	for other, s := range p.of {
+		if other == own {
+			continue
+		}
+		for _, r := range runs {
+			if first, ok := s.Next(r.Start); ok && first.Start < r.End {
+				return first.Start, true
+			}
+		}
+	}
+	return 0, false
+}
+
 // CheckStage judges whether a transaction may have the offsets of runs: each is open, or
 // its own already. The errors are ErrInvalidRuns, ErrOutOfRange and ErrPending.
 func (l *Ledger) CheckStage(p Producer, runs []Run, highWatermark int64) error {

@@ -118,6 +118,13 @@ func (s *State) applyPending(k *Key, value []byte) error {
 		e.trouble = err
 		return err
 	}
+	e.unstage(key) // which this record supersedes
+	p := Producer{key.producerID, st.producerEpoch}
+	if at, held := e.Ledger.pending.heldElsewhere(p, st.commit); held {
+		s.recount(e)
+		e.trouble = fmt.Errorf("%w: offset %d of %s is pending in two transactions", ErrCorrupt, at, k.ID)
+		return e.trouble
+	}
 	s.stage(e, key, st)
 	return nil
 }
