@@ -3,6 +3,7 @@ package ledgers
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/lacunamq/lacuna/broker/extension"
 	"github.com/lacunamq/lacuna/broker/journal"
@@ -47,19 +48,23 @@ type Commit struct {
 func (c *Coordinator) Route(ctx context.Context, group string) (has func(extension.TopicPartition) bool, release func(), err error) {
 	s := c.shardOf(group)
 	s.founding.RLock()
-	l, err := s.lock(ctx, false)
-	if err != nil {
+	if _, err := s.lock(ctx, false); err != nil {
 		s.founding.RUnlock()
 		return nil, nil, err
 	}
+	s.mu.Unlock()
+	return func(tp extension.TopicPartition) bool { return s.has(idOf(group, tp)) }, s.founding.RUnlock, nil
+}
+
+// has tells whether there is a ledger, trusted or not. While the shard is to be loaded
+// anew there may be one: a commit that finds none then is to be tried again.
+func (s *shard) has(id individualcommit.ID) bool {
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	founded := make(map[extension.TopicPartition]bool)
-	if l != nil {
-		for e := range l.state.Group(group) {
-			founded[partitionOf(e.ID)] = true
-		}
+	if s.mu.loaded == nil {
+		return s.c.opts.Journal.Written(s.index)
 	}
-	return func(tp extension.TopicPartition) bool { return founded[tp] }, s.founding.RUnlock, nil
+	return s.mu.loaded.state.Get(id) != nil
 }
 
 // Begin carries out a commit, in the order of the calls; each partition is done whole or
@@ -81,6 +86,9 @@ func (t *Commit) failAll(err error) {
 }
 
 func (t *Commit) begin(ctx context.Context, m *extension.Member) error {
+	if len(t.group) > math.MaxInt16 {
+		return fmt.Errorf("a group's name of %d bytes does not fit into a record: %w", len(t.group), kerr.InvalidGroupID)
+	}
 	missing, err := t.missing(ctx)
 	if err != nil {
 		return err

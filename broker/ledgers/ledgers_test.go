@@ -3,6 +3,7 @@ package ledgers
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/lacunamq/lacuna/broker/extension"
@@ -122,6 +123,15 @@ func TestRouteTellsWhichHaveALedger(t *testing.T) {
 	defer release()
 	require.True(t, has(a))
 	require.False(t, has(b))
+
+	// Where nobody knows, a plain commit does not go by the ledger.
+	s := r.c.shardOf("g")
+	s.mu.Lock()
+	s.dropLocked()
+	s.mu.Unlock()
+	require.True(t, has(a))
+	r.refused(kerr.CoordinatorLoadInProgress, "g", plainOf(b, 3, ""))
+	r.mustCommit("g", plainOf(a, 3, ""), 3, 3)
 }
 
 // TestReopeningFoundsALedger of a group that has committed in the primary topic only.
@@ -142,6 +152,16 @@ func reposition(tp extension.TopicPartition, offset int64) PartitionCommit {
 	p := commitOf(tp)
 	p.Offset = offset
 	return p
+}
+
+func TestAGroupsNameMustFitIntoARecord(t *testing.T) {
+	r := newRig(t)
+	tp := part(1, 0)
+	r.produce(tp, 5)
+	r.mustCommit(strings.Repeat("g", 32767), commitOf(tp, 1), 0, 2)
+	r.refused(kerr.InvalidGroupID, strings.Repeat("g", 32768), commitOf(tp, 1))
+	r.restart()
+	r.requireLedger(strings.Repeat("g", 32767), tp, 0, 2, run(0, 1))
 }
 
 func TestReopening(t *testing.T) {
