@@ -59,16 +59,6 @@ func (p *partitionModel) end() int64 {
 	return 0
 }
 
-// confirm notes that the first batch asked for is durable at an offset, and with it all
-// that were answered below.
-func (p *partitionModel) confirm(base int64) {
-	confirmed := p.asked[0]
-	confirmed.base = base
-	p.asked = p.asked[1:]
-	p.sure = append(p.sure, confirmed)
-	p.promote(base)
-}
-
 // promote makes sure of what was answered below an offset that is durable.
 func (p *partitionModel) promote(below int64) {
 	p.asked = slices.DeleteFunc(p.asked, func(b batchModel) bool {
