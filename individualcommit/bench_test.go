@@ -261,7 +261,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	require.Less(t, e.Ledger.MemoryBytes(), int64(50_000))
 }
 
-// TestWideChangesAreCheap: nothing but a listing looks at all gaps. Two hundred
+// TestWideChangesAreCheap: nothing but a listing looks at all gaps. A hundred
 // thousand are changed in the time that looking at a few hundred would take.
 func TestWideChangesAreCheap(t *testing.T) {
 	for name, change := range map[string]func(l *Ledger, window int64){
@@ -270,7 +270,7 @@ func TestWideChangesAreCheap(t *testing.T) {
 		"clamp":      func(l *Ledger, window int64) { l.clamp(window / 2) },
 		"count":      func(l *Ledger, _ int64) { _, _ = l.GapCount(), l.OpenCount() },
 	} {
-		l, window := scattered(100, 200_000)
+		l, window := scattered(100, 100_000)
 		collect := debug.SetGCPercent(-1)
 		before := cpuTime(t)
 		change(l, window)

@@ -241,7 +241,7 @@ func digest(s *State) string {
 // TestLogHistories is the test of the log's scheme: whatever the cleaner took and
 // wherever a crash cuts the log off, what is replayed is what was durable.
 func TestLogHistories(t *testing.T) {
-	seeds := uint64(150)
+	seeds := uint64(60)
 	if os.Getenv("LACUNA_LONG") != "" {
 		seeds = 10_000
 	}
