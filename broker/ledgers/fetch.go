@@ -9,8 +9,9 @@ import (
 	"github.com/lacunamq/lacuna/protocol"
 )
 
-// maxGapRuns is how many runs an answer lists over all its partitions.
-const maxGapRuns = protocol.MaxRuns
+// maxGapRuns is how many runs an answer lists over all its partitions. Who wants more asks
+// again, from where it was cut.
+const maxGapRuns = 100_000
 
 // GapsQuery says which gaps are wanted.
 type GapsQuery struct {

@@ -266,6 +266,32 @@ func TestGapsAreListedInParts(t *testing.T) {
 	require.ElementsMatch(t, []extension.TopicPartition{a, b}, partitions)
 }
 
+// TestAnAnswerIsBounded over all its partitions, and says where it was cut.
+func TestAnAnswerIsBounded(t *testing.T) {
+	r := newRig(t)
+	a, b := part(1, 0), part(1, 1)
+	var odd []individualcommit.Run
+	for x := int64(1); x < 130_000; x += 2 {
+		odd = append(odd, run(x, x+1))
+	}
+	for _, tp := range []extension.TopicPartition{a, b} {
+		r.produce(tp, 130_000)
+		p := commitOf(tp)
+		p.Commit = odd
+		r.mustCommit("g", p, 0, 130_000)
+	}
+	views, err := r.c.Fetch(ctx, "g", []extension.TopicPartition{a, b}, &GapsQuery{})
+	require.NoError(t, err)
+	require.Len(t, views[0].Gaps, 65_000)
+	require.EqualValues(t, protocol.GapsComplete, views[0].CompleteTo)
+	require.Len(t, views[1].Gaps, maxGapRuns-65_000)
+	require.EqualValues(t, 2*(maxGapRuns-65_000), views[1].CompleteTo)
+	rest, err := r.c.Fetch(ctx, "g", []extension.TopicPartition{b}, &GapsQuery{From: views[1].CompleteTo})
+	require.NoError(t, err)
+	require.Len(t, rest[0].Gaps, 65_000-len(views[1].Gaps))
+	require.EqualValues(t, protocol.GapsComplete, rest[0].CompleteTo)
+}
+
 func TestDeleting(t *testing.T) {
 	r := newRig(t)
 	a, b, other := part(1, 0), part(1, 1), part(2, 0)
