@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -166,15 +167,17 @@ func (r *loader) seal(i int) error {
 	return nil
 }
 
-// removeFiles removes all files of the segment at base but a dropped one.
-func (l *Log) removeFiles(base int64) error {
+// removeFiles removes all files of the segment at base but a dropped one and those with
+// the endings to keep.
+func (l *Log) removeFiles(base int64, keep ...string) error {
 	names, err := l.disk.fs.List(l.disk.dir)
 	if err != nil {
 		return fmt.Errorf("list %s: %w", l.disk.dir, err)
 	}
 	prefix := segmentName(base, ".")
 	for _, name := range names {
-		if !strings.HasPrefix(name, prefix) || strings.HasSuffix(name, droppedExt) {
+		_, ext, ok := parseSegmentName(name)
+		if !strings.HasPrefix(name, prefix) || strings.HasSuffix(name, droppedExt) || ok && slices.Contains(keep, ext) {
 			continue
 		}
 		if err := l.disk.remove(name); err != nil {

@@ -50,6 +50,7 @@ type appendState struct {
 	producers *producers
 	state     logState // as on disk, but for an epoch that is not written yet
 	epochNew  bool     // state has an epoch that the disk does not
+	aside     bool     // a segment was set aside whose index is not replaced yet
 
 	active    *segment // the last of segments; nil: the next append begins one
 	createdMs int64    // when this process began to append to active

@@ -168,9 +168,17 @@ func (l *Log) beginLocked() (*segment, error) {
 			return nil, err
 		}
 	}
+	if err := l.setAsideLocked(); err != nil {
+		return nil, err
+	}
 	s := newSegment(&l.disk, l.end.Load())
 	f, err := l.disk.create(s.name(logExt))
 	if err != nil {
+		return nil, err
+	}
+	s.index.Store(&segmentIndex{})
+	if err := l.renewIndexLocked(s); err != nil {
+		_ = f.Close()
 		return nil, err
 	}
 	if l.mu.epochNew || l.answersAfterSyncLocked() {
@@ -183,12 +191,46 @@ func (l *Log) beginLocked() (*segment, error) {
 	}
 	l.mu.epochNew = false
 	s.handle.file = f
-	s.index.Store(&segmentIndex{})
 	list := *l.segments.Load()
 	l.setSegments(append(list[:len(list):len(list)], s))
 	l.mu.active, l.mu.opened, l.mu.createdMs = s, true, l.nowMs()
 	l.mu.durableBytes, l.mu.flush.checkpointed = 0, 0
 	return s, nil
+}
+
+// setAsideLocked takes a last segment off the list of which recovery believed nothing, and
+// keeps its bytes under another name: the next segment begins at the same offset, so it
+// has the same name, and must not be taken for that one.
+func (l *Log) setAsideLocked() error {
+	list := *l.segments.Load()
+	n := len(list) - 1
+	if n < 0 || list[n].next.Load() != list[n].base || list[n].base != l.end.Load() {
+		return nil
+	}
+	s := list[n]
+	l.setSegments(list[:n:n])
+	l.mu.aside = true
+	if err := s.leave(); err != nil {
+		l.logger.Warn("close a segment that is set aside", zap.String("partition", l.opts.Name), zap.Error(err))
+	}
+	if err := l.disk.rename(s.name(logExt), s.name(droppedExt)); err != nil {
+		return err
+	}
+	return l.removeFiles(s.base, indexExt)
+}
+
+// renewIndexLocked puts the index file of a new segment in place of that of one that was
+// set aside. It goes on carrying the state of the producers.
+func (l *Log) renewIndexLocked(s *segment) error {
+	if !l.mu.aside {
+		return nil
+	}
+	image, err := l.imageLocked(s, false)
+	if err == nil {
+		err = l.writeIndex(s, image)
+	}
+	l.mu.aside = err != nil
+	return err
 }
 
 // suspectLocked notes, if the disk still lets it, which bytes a failed fsync left in
