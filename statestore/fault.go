@@ -85,7 +85,7 @@ func (db *DB) guard(call func() error) error {
 	case err := <-done:
 		return err
 	case <-db.abandoned:
-		return fmt.Errorf("%w: %s", ErrFailed, db.dir)
+		return db.check()
 	}
 }
 
