@@ -91,7 +91,7 @@ func ExampleSlots() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		for r.Status()[0].Position < 5 {
+		for !r.Status()[0].Past(5) {
 			records, err := r.Poll(ctx)
 			if err != nil {
 				log.Fatal(err)

@@ -191,17 +191,22 @@ func (r *Reader) Kafka() *kgo.Client { return r.cl }
 // PartitionStatus is how far a Reader is in one partition, as far as it knows.
 type PartitionStatus struct {
 	TopicPartition
-	// Position is the next offset to deliver for the first time.
+	// Position is the next offset to deliver behind all that was delivered. A Reader with a
+	// ledger begins at its max commit offset, and delivers the gaps below that first.
 	Position int64
 	// Stable is the offset below which everything is committed.
 	Stable int64
-	// Redelivering tells that offsets below Position are still to be delivered once more.
+	// Redelivering tells that offsets below Position are still to be delivered: gaps that
+	// the ledger had when the Reader began, or what was asked for once more.
 	Redelivering bool
 	// Unanswered is the number of offsets whose commit was asked for and not answered.
 	Unanswered int64
 	// Err is why the partition is not read at the moment; nil if it is.
 	Err error
 }
+
+// Past tells whether all that the Reader wants below offset end was delivered.
+func (s PartitionStatus) Past(end int64) bool { return s.Position >= end && !s.Redelivering }
 
 // String is the status in one line.
 func (s PartitionStatus) String() string {

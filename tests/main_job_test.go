@@ -157,8 +157,7 @@ func (ws *workers) abandon() {
 func (ws *workers) finish(end int64) {
 	require.Eventually(ws.t, func() bool {
 		return !slices.ContainsFunc(ws.all, func(w *worker) bool {
-			s := w.r.Status()[0]
-			return s.Position < end || s.Redelivering
+			return !w.r.Status()[0].Past(end)
 		})
 	}, wire.Patience, time.Millisecond, "the Readers did not come to the end")
 	ws.rest()
