@@ -37,7 +37,7 @@ func newBench(c Config, keyOf func(int64) Key) *bench {
 func benchConfig(mode Mode) Config {
 	c := testConfig(mode)
 	c.Limits.Acquired, c.Limits.WaitingMaxBytes = 10_000_000, 64<<20
-	c.Assignment = c.Assignment.Join("m")
+	c.Assignment = join(c.Assignment, "m")
 	return c
 }
 

@@ -33,9 +33,16 @@ type Limits struct {
 type Config struct {
 	Mode       Mode
 	Limits     Limits
-	Partition  int32                // KeyRange: which of its topic it is
-	Line       keyfilter.Line       // KeyRange: that of the topic
-	Assignment keyfilter.Assignment // KeyRange: who holds which bucket
+	Partition  int32          // KeyRange: which of its topic it is
+	Line       keyfilter.Line // KeyRange: that of the topic
+	Assignment Assignment     // KeyRange: who holds which bucket
+}
+
+// Assignment says which member holds which bucket of a topic, "" for nobody. It never
+// changes. A keyfilter.Assignment is one for a topic that all members subscribe to.
+type Assignment interface {
+	Buckets() keyfilter.Buckets
+	Holder(bucket int32) string
 }
 
 // Dispatcher decides who gets which record of one share partition next. See the package

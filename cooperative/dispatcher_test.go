@@ -20,6 +20,14 @@ func testLimits() Limits {
 	return Limits{LockMs: 30_000, Deliveries: 5, Acquired: 1000, WaitingMaxBytes: 1 << 20, BackoffMaxMs: 60_000}
 }
 
+// join is the assignment with one more member; in modes without one, none.
+func join(a Assignment, member string) Assignment {
+	if a == nil {
+		return nil
+	}
+	return a.(keyfilter.Assignment).Join(member)
+}
+
 func testConfig(mode Mode) Config {
 	c := Config{Mode: mode, Limits: testLimits()}
 	if mode == KeyRange {
@@ -169,7 +177,7 @@ func (m *model) rareStep(t *rapid.T, member string) error {
 	case 5:
 		c := testConfig(Mode(rapid.IntRange(0, 2).Draw(t, "mode")))
 		if c.Mode == KeyRange {
-			c.Assignment = c.Assignment.Join(member)
+			c.Assignment = join(c.Assignment, member)
 		}
 		c.Limits = m.limits
 		m.next = nil
@@ -184,7 +192,7 @@ func (m *model) rareStep(t *rapid.T, member string) error {
 		if m.config.Mode != KeyRange || m.next != nil {
 			return nil
 		}
-		a := m.config.Assignment
+		a := m.config.Assignment.(keyfilter.Assignment)
 		if a = a.Join(member); rapid.IntRange(0, 2).Draw(t, "leave") == 0 {
 			a = a.Leave(member)
 		}

@@ -18,7 +18,7 @@ func TestEqualWorkersGetEqualShares(t *testing.T) {
 				c.Assignment = testConfig(KeyRange).Assignment
 				name := func(i int) string { return fmt.Sprintf("w%02d", i) }
 				for i := range workers {
-					c.Assignment = c.Assignment.Join(name(i))
+					c.Assignment = join(c.Assignment, name(i))
 				}
 				x := newBench(c, uniform(50_000))
 				got := simulate(x, records, workers, batch, name)

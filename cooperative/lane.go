@@ -77,7 +77,7 @@ func (d *Dispatcher) laneOfRecord(p *page, pi uint32, offset int64) uint32 {
 // SetAssignment tells who holds which bucket from now on, in KeyRange. What was waiting
 // goes to the new holders; a bucket of which another member still has records is not
 // dealt before they are done.
-func (d *Dispatcher) SetAssignment(a keyfilter.Assignment) {
+func (d *Dispatcher) SetAssignment(a Assignment) {
 	if d.next != nil {
 		d.next.Assignment = a
 	}

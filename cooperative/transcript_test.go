@@ -95,7 +95,7 @@ func storyConfig(t *testing.T, d *datadriven.TestData) Config {
 	c.Limits.BackoffMs = number(t, d, "backoff", 0)
 	c.Limits.DeadLetters = d.HasArg("dead-letters")
 	for _, member := range argument(t, d, "holders") {
-		c.Assignment = c.Assignment.Join(member)
+		c.Assignment = join(c.Assignment, member)
 	}
 	return c
 }
@@ -154,7 +154,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) error {
 	case "holders":
 		a := testConfig(KeyRange).Assignment
 		for _, h := range argument(t, d, "are") {
-			a = a.Join(h)
+			a = join(a, h)
 		}
 		s.m.config.Assignment = a
 		s.m.d.SetAssignment(a)

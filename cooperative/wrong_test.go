@@ -169,7 +169,7 @@ func TestRecordsThatAlwaysFailLeaveRoom(t *testing.T) {
 
 func TestAMovedBucketIsDealtWhenItsRecordsAreDone(t *testing.T) {
 	c := testConfig(KeyRange)
-	c.Assignment = c.Assignment.Join("a")
+	c.Assignment = join(c.Assignment, "a")
 	m := stocked(t, c, "k", "k", "k")
 	require.NoError(t, m.acquire("a", Want{MaxRecords: 1}))
 	c.Assignment, _ = keyfilter.RestoreAssignment(4, 16, []string{"b", "b", "b", "b"}, nil)

@@ -132,7 +132,8 @@ func (g *Group) planRanges(v *View, topics []subscribedTopic, buckets keyfilter.
 	}
 	for _, t := range topics {
 		tv := v.topics[t.ID]
-		tv.slices = g.slicesOf(t, buckets)
+		tv.buckets = g.bucketsOf(t, buckets)
+		tv.slices = tv.buckets.slicesOf(t.Partitions)
 		for p, list := range tv.slices {
 			for _, s := range list {
 				addPartition(&targets[index[s.Member]], t.ID, int32(p))
@@ -154,8 +155,8 @@ func addPartition(target *targetValue, topic [16]byte, p int32) {
 	}
 }
 
-// slicesOf divides the partitions of a topic among the members that subscribe to it.
-func (g *Group) slicesOf(t subscribedTopic, buckets keyfilter.Assignment) [][]Slice {
+// bucketsOf deals the buckets of a topic's line to the members that subscribe to it.
+func (g *Group) bucketsOf(t subscribedTopic, buckets keyfilter.Assignment) *Buckets {
 	partitions := t.Partitions
 	if at, found := searchLine(g.lines, t.ID); found {
 		partitions = g.lines[at].partitions
@@ -170,11 +171,19 @@ func (g *Group) slicesOf(t subscribedTopic, buckets keyfilter.Assignment) [][]Sl
 			subscribers = append(subscribers, m.id)
 		}
 	}
-	divided := make([][]Slice, t.Partitions)
+	dealt := &Buckets{Line: l, buckets: buckets.Buckets(), holders: make([]string, buckets.Buckets().Count())}
+	for b := range dealt.holders {
+		dealt.holders[b] = holderFor(buckets.Holder(int32(b)), int32(b), subscribers)
+	}
+	return dealt
+}
+
+// slicesOf divides the slots of so many partitions among the holders.
+func (b *Buckets) slicesOf(partitions int32) [][]Slice {
+	divided := make([][]Slice, partitions)
 	var slots []keyfilter.PartitionSlots
-	for b := range buckets.Buckets().Count() {
-		holder := holderFor(buckets.Holder(b), b, subscribers)
-		slots = l.AppendSlots(slots[:0], buckets.Buckets().Interval(b, l), t.Partitions)
+	for bucket, holder := range b.holders {
+		slots = b.Line.AppendSlots(slots[:0], b.buckets.Interval(int32(bucket), b.Line), partitions)
 		for _, s := range slots {
 			divided[s.Partition] = append(divided[s.Partition], Slice{s.Start, s.End, holder})
 		}

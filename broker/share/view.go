@@ -3,6 +3,8 @@ package share
 import (
 	"bytes"
 	"slices"
+
+	"github.com/lacunamq/lacuna/keyfilter"
 )
 
 // View says who is a member of a group and what each member may fetch, as of one
@@ -21,6 +23,26 @@ type topicView struct {
 	name       string
 	partitions int32
 	slices     [][]Slice // by partition; nil in modes without ranges
+	buckets    *Buckets  // nil in modes without ranges
+}
+
+// Buckets are the key ranges of a topic's line, with the member that each is dealt to, ""
+// while there is none. They never change.
+type Buckets struct {
+	Line    keyfilter.Line
+	buckets keyfilter.Buckets
+	holders []string
+}
+
+// Buckets are the buckets there are.
+func (b *Buckets) Buckets() keyfilter.Buckets { return b.buckets }
+
+// Holder is the member that a bucket is dealt to.
+func (b *Buckets) Holder(bucket int32) string { return b.holders[bucket] }
+
+// Equal tells whether the same members are dealt the same buckets.
+func (b *Buckets) Equal(other *Buckets) bool {
+	return b == other || b != nil && other != nil && b.Line == other.Line && b.buckets == other.buckets && slices.Equal(b.holders, other.holders)
 }
 
 // Slice is a range of key slots of a partition, [Start, End) with End up to 65536, and the
@@ -70,6 +92,15 @@ func (v *View) Slices(topic [16]byte, partition int32) []Slice {
 		return nil
 	}
 	return t.slices[partition]
+}
+
+// Buckets gives the buckets of a topic; nil in modes without ranges, and for a topic that
+// nobody may fetch.
+func (v *View) Buckets(topic [16]byte) *Buckets {
+	if t := v.topics[topic]; t != nil {
+		return t.buckets
+	}
+	return nil
 }
 
 // Holder is the member that a key slot of a partition is dealt to, "" if it is nobody in
