@@ -29,12 +29,10 @@ func (b *Broker) offsetDelete(c *call, req *kmsg.OffsetDeleteRequest) kmsg.Respo
 			at.Partitions = append(at.Partitions, answer)
 		}
 	}
-	errs, err := b.groups.DeleteOffsets(c.ctx, req.Group, known)
+	errs, err := b.groups.DeleteOffsets(c.ctx, req.Group, known, func(ctx context.Context, free []group.TopicPartition) error {
+		return b.deleteLedgers(ctx, req.Group, free)
+	})
 	if err != nil {
-		resp.ErrorCode, resp.Topics = b.codeOf(err), nil
-		return resp
-	}
-	if err := b.deleteLedgers(c.ctx, req.Group, known, errs); err != nil {
 		resp.ErrorCode, resp.Topics = b.codeOf(err), nil
 		return resp
 	}
@@ -48,13 +46,14 @@ func (b *Broker) offsetDelete(c *call, req *kmsg.OffsetDeleteRequest) kmsg.Respo
 	return resp
 }
 
-// deleteLedgers deletes the ledgers of the partitions whose offsets were deleted.
-func (b *Broker) deleteLedgers(ctx context.Context, id string, partitions []group.TopicPartition, errs []*kerr.Error) error {
-	var deleted []extension.TopicPartition
-	for i, tp := range partitions {
-		if t, refused := b.topics.find(tp.Topic, metadata.TopicID{}, false); refused == nil && errs[i] == nil {
-			deleted = append(deleted, extension.TopicPartition{Topic: t.id, Partition: tp.Partition})
+// deleteLedgers deletes the ledgers of partitions whose offsets are about to be deleted:
+// one that outlived its offset would write it anew.
+func (b *Broker) deleteLedgers(ctx context.Context, id string, partitions []group.TopicPartition) error {
+	var ledgers []extension.TopicPartition
+	for _, tp := range partitions {
+		if t, refused := b.topics.find(tp.Topic, metadata.TopicID{}, false); refused == nil {
+			ledgers = append(ledgers, extension.TopicPartition{Topic: t.id, Partition: tp.Partition})
 		}
 	}
-	return b.ledgers.DeletePartitions(ctx, id, deleted)
+	return b.ledgers.DeletePartitions(ctx, id, ledgers)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // TestRebalanceByTheClock follows a group in time: its first members are waited for, a
@@ -149,6 +150,41 @@ func TestDelete(t *testing.T) {
 	require.False(t, found)
 }
 
+func TestDeleteOffsets(t *testing.T) {
+	r := newRig(t, nil)
+	ctx := context.Background()
+	require.NoError(t, r.commit("simple", 1))
+	var also [][]group.TopicPartition
+	note := func(_ context.Context, tps []group.TopicPartition) error {
+		also = append(also, tps)
+		return nil
+	}
+	_, err := r.c.DeleteOffsets(ctx, "none", []group.TopicPartition{{Topic: "t"}}, note)
+	require.ErrorIs(t, err, kerr.GroupIDNotFound)
+	require.Empty(t, also)
+
+	failed := errors.New("failed")
+	_, err = r.c.DeleteOffsets(ctx, "simple", []group.TopicPartition{{Topic: "t"}},
+		func(context.Context, []group.TopicPartition) error { return failed })
+	require.ErrorIs(t, err, failed)
+	r.requireCommitted("simple", 1)
+	_, err = r.c.DeleteOffsets(ctx, "simple", []group.TopicPartition{{Topic: "t"}}, note)
+	require.NoError(t, err)
+	require.Equal(t, [][]group.TopicPartition{{{Topic: "t"}}}, also)
+	r.requireCommitted("simple", -1)
+
+	subscription := kmsg.ConsumerMemberMetadata{Topics: []string{"t"}}
+	joined, err := r.c.Join(ctx, &group.JoinRequest{Group: "g", ClientID: "a", SessionTimeout: 10 * time.Second,
+		RebalanceTimeout: time.Minute, ProtocolType: group.ConsumerProtocolType,
+		Protocols: []group.Protocol{{Name: "range", Metadata: subscription.AppendTo(nil)}}})
+	require.NoError(t, err)
+	require.Nil(t, joined.Err)
+	errs, err := r.c.DeleteOffsets(ctx, "g", []group.TopicPartition{{Topic: "t"}, {Topic: "u"}}, note)
+	require.NoError(t, err)
+	require.Equal(t, []*kerr.Error{kerr.GroupSubscribedToTopic, nil}, errs)
+	require.Equal(t, []group.TopicPartition{{Topic: "u"}}, also[1], "nothing else of an offset is deleted that stays")
+}
+
 // TestCheckCommitOrder holds that what a member commits elsewhere has its place before
 // the rebalance that ends its generation.
 func TestCheckCommitOrder(t *testing.T) {
@@ -268,7 +304,7 @@ func TestLeaveAndForget(t *testing.T) {
 	_, err = r.c.Leave(ctx, &group.LeaveRequest{})
 	require.ErrorIs(t, err, kerr.InvalidGroupID)
 	require.NoError(t, r.commit("g", 5))
-	errs, err = r.c.DeleteOffsets(ctx, "g", []group.TopicPartition{{Topic: "t"}})
+	errs, err = r.c.DeleteOffsets(ctx, "g", []group.TopicPartition{{Topic: "t"}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, []*kerr.Error{nil}, errs)
 	r.requireCommitted("g", -1)

@@ -87,9 +87,32 @@ func (c *Coordinator) AllCommitted(ctx context.Context, id string) ([]group.Part
 	return ask(ctx, c.shardOf(id), func(t *turn) []group.PartitionOffset { return t.state.AllCommitted(id) })
 }
 
-// DeleteOffsets forgets offsets; see group.State.DeleteOffsets.
-func (c *Coordinator) DeleteOffsets(ctx context.Context, id string, partitions []group.TopicPartition) ([]*kerr.Error, error) {
-	return askErrors(ctx, c.shardOf(id), func(t *turn) ([]*kerr.Error, *kerr.Error) {
+// DeleteOffsets forgets offsets; see group.State.DeleteOffsets. Before anything is written
+// it calls alsoDelete, if not nil, with those that will be forgotten, which is to delete
+// what else is kept for them; should the broker stop in between, the offsets are there to
+// be deleted again.
+func (c *Coordinator) DeleteOffsets(ctx context.Context, id string, partitions []group.TopicPartition,
+	alsoDelete func(context.Context, []group.TopicPartition) error,
+) ([]*kerr.Error, error) {
+	s := c.shardOf(id)
+	if alsoDelete != nil {
+		errs, err := askErrors(ctx, s, func(t *turn) ([]*kerr.Error, *kerr.Error) {
+			return t.state.CheckDeleteOffsets(id, partitions)
+		})
+		if err != nil {
+			return nil, err
+		}
+		var free []group.TopicPartition
+		for i, tp := range partitions {
+			if errs[i] == nil {
+				free = append(free, tp)
+			}
+		}
+		if err := alsoDelete(ctx, free); err != nil {
+			return nil, err
+		}
+	}
+	return askErrors(ctx, s, func(t *turn) ([]*kerr.Error, *kerr.Error) {
 		return t.state.DeleteOffsets(id, partitions, t.out)
 	})
 }

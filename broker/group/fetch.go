@@ -40,9 +40,9 @@ func (s *State) AllCommitted(group string) []PartitionOffset {
 	return list
 }
 
-// DeleteOffsets forgets offsets of topics that no member is subscribed to (OffsetDelete).
-// The errors are in the order of the partitions. Deleting what is not there succeeds.
-func (s *State) DeleteOffsets(group string, tps []TopicPartition, out *Output) ([]*kerr.Error, *kerr.Error) {
+// CheckDeleteOffsets tells which offsets DeleteOffsets would forget. The errors are in the
+// order of the partitions, nil for those.
+func (s *State) CheckDeleteOffsets(group string, tps []TopicPartition) ([]*kerr.Error, *kerr.Error) {
 	if group == "" {
 		return nil, kerr.InvalidGroupID
 	}
@@ -54,13 +54,23 @@ func (s *State) DeleteOffsets(group string, tps []TopicPartition, out *Output) (
 		return nil, kerr.NonEmptyGroup
 	}
 	errs := make([]*kerr.Error, len(tps))
-	e := s.groups[group]
 	for i, tp := range tps {
 		if c.subscribes(tp.Topic) {
 			errs[i] = kerr.GroupSubscribedToTopic
-			continue
 		}
-		if _, ok := e.offsets[tp]; ok {
+	}
+	return errs, nil
+}
+
+// DeleteOffsets forgets offsets of topics that no member is subscribed to (OffsetDelete).
+// The errors are in the order of the partitions. Deleting what is not there succeeds.
+func (s *State) DeleteOffsets(group string, tps []TopicPartition, out *Output) ([]*kerr.Error, *kerr.Error) {
+	errs, err := s.CheckDeleteOffsets(group, tps)
+	if err != nil {
+		return nil, err
+	}
+	for i, tp := range tps {
+		if _, ok := s.groups[group].offsets[tp]; ok && errs[i] == nil {
 			s.emit(offsetRecord(group, tp, nil), out)
 		}
 	}
