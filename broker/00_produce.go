@@ -123,7 +123,7 @@ func (p *producing) append(t *topic, batch []byte, at *kmsg.ProduceResponseTopic
 func (p *producing) check(t *topic, batch []byte) (protocol.BatchHeader, error) {
 	o := protocol.CheckOptions{RequireKeys: t.compacted(), MaxDecodedBytes: p.b.limits.maxDecoded}
 	if o.RequireKeys {
-		defer p.b.beginDecoding()()
+		defer p.b.decoding.Begin()()
 	}
 	return protocol.CheckProduced(batch, o)
 }

@@ -68,13 +68,11 @@ func (b *Broker) listOffset(c *call, name string, req *kmsg.ListOffsetsRequestTo
 	case listLatestTiered, listEarliestToGo:
 		// Nothing is tiered: -1 without an error.
 	case listMaxTimestamp:
-		defer b.beginDecoding()()
 		return answerTimestamp(p, end, log.MaxTimestamp)
 	default:
 		if req.Timestamp < 0 {
 			return kerr.UnsupportedForMessageFormat
 		}
-		defer b.beginDecoding()()
 		return answerTimestamp(p, end, func() (commitlog.TimestampedOffset, bool, error) {
 			return log.OffsetForTimestamp(req.Timestamp)
 		})

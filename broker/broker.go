@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,7 @@ type Broker struct {
 
 	dir         *dataDir
 	syncs       *commitlog.SyncLimiter
+	decoding    *commitlog.DecodeLimiter
 	store       *statestore.DB
 	controller  *controller
 	topics      *topics
@@ -82,6 +84,7 @@ func (b *Broker) start(ctx context.Context) (err error) {
 	}
 	b.clusterID = b.dir.meta.ClusterID
 	b.syncs = commitlog.NewSyncLimiter(maxConcurrentSyncs)
+	b.decoding = commitlog.NewDecodeLimiter(runtime.GOMAXPROCS(0), b.limits.maxDecoded)
 	if b.store, err = b.openStore(); err != nil {
 		return err
 	}

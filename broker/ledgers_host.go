@@ -28,6 +28,7 @@ func (b *Broker) openLedgers(ctx context.Context) (err error) {
 		Log: dataLogs{b}, Journal: ledgerJournal{b, topic},
 		Committed: primaryOffsets{b}, Members: groupMembers{b}, Owner: onlyOwner{},
 		MaxMemoryBytes: func() int64 { return b.settings().IndividualMaxMemoryBytes },
+		Decode:         b.decoding.Records,
 		PartitionFor:   coordinator.PartitionFor,
 		Logger:         b.log,
 	}, b.dir.unclean)

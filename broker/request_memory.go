@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -21,15 +20,10 @@ type requestMemory struct {
 	limit int64
 	free  *semaphore.Weighted
 	over  chan struct{} // holds a token while a request may go beyond the bound
-	// decoding holds a token for each request that decompresses a batch of a client.
-	decoding chan struct{}
 }
 
 func newRequestMemory(limit int64) *requestMemory {
-	return &requestMemory{
-		limit: limit, free: semaphore.NewWeighted(limit), over: make(chan struct{}, 1),
-		decoding: make(chan struct{}, runtime.GOMAXPROCS(0)),
-	}
+	return &requestMemory{limit: limit, free: semaphore.NewWeighted(limit), over: make(chan struct{}, 1)}
 }
 
 // room is what one request holds of a memory. The zero value holds nothing.
@@ -107,12 +101,4 @@ func (c *call) take(bytes int) bool {
 	}
 	c.answerBytes = 0
 	return true
-}
-
-// beginDecoding waits until a request may decompress a batch, which may take
-// max.decoded.batch.bytes, and returns what ends it. More at a time than there are
-// processors would not be faster.
-func (b *Broker) beginDecoding() (end func()) {
-	b.appendMemory.decoding <- struct{}{}
-	return func() { <-b.appendMemory.decoding }
 }

@@ -125,7 +125,7 @@ func (l *Log) checkLocked(e *entry, o AppendOptions) (*producedBatch, error) {
 		if e.h.Control() {
 			return nil, fmt.Errorf("%w: a control batch from a client", protocol.ErrInvalidRecord)
 		}
-		if err := checkTimestamps(e, &l.mu.config); err != nil {
+		if err := checkTimestamps(e, &l.mu.config, l.opts.Decoding); err != nil {
 			return nil, err
 		}
 	}

@@ -39,7 +39,7 @@ func (p *cleanPass) batch(r *batchReader, h *protocol.BatchHeader) (cleanBatch, 
 	if h.NumRecords == 0 {
 		return b, nil
 	}
-	if b.records, err = p.decoder.Records(h, b.bytes, maxDecodedBytes); err != nil {
+	if b.records, err = p.decoder.Records(h, b.bytes, p.log.opts.Decoding.MaxBytes()); err != nil {
 		b.opaque = true
 		return b, nil
 	}

@@ -119,6 +119,12 @@ type Options struct {
 	// 700,000 keys; with more keys a pass cleans a part.
 	CleanerMemory int
 
+	// Decoding bounds the batches that are decompressed for lookups by time, for
+	// message.timestamp.before.max.ms and for compaction. What would be larger stays as it
+	// is, and its time is that of the whole batch. nil: one of the log's own, of
+	// protocol.DefaultMaxDecodedBytes.
+	Decoding *DecodeLimiter
+
 	Logger *zap.Logger // nil: none
 
 	checkpointBytes int64 // 0: defaultCheckpointBytes; tests want more
@@ -140,6 +146,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.CleanerMemory <= 0 {
 		o.CleanerMemory = 16 << 20
+	}
+	if o.Decoding == nil {
+		o.Decoding = decodeLimiterByDefault()
 	}
 	if o.checkpointBytes <= 0 {
 		o.checkpointBytes = defaultCheckpointBytes

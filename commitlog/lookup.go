@@ -148,7 +148,7 @@ func (l *Log) visibleMax(s *segment, b Bounds) (int64, error) {
 			if err != nil {
 				return false, err
 			}
-			largest = max(largest, maxTimestampFrom(h, batch, b.Start))
+			largest = max(largest, maxTimestampFrom(l.opts.Decoding, h, batch, b.Start))
 		}
 		return true, nil
 	})
@@ -156,16 +156,18 @@ func (l *Log) visibleMax(s *segment, b Bounds) (int64, error) {
 }
 
 // maxTimestampFrom is the largest timestamp of a batch's records from start on.
-func maxTimestampFrom(h *protocol.BatchHeader, batch []byte, start int64) int64 {
-	records, err := protocol.DecompressRecords(nil, h, batch, maxDecodedBytes)
+func maxTimestampFrom(d *DecodeLimiter, h *protocol.BatchHeader, batch []byte, start int64) int64 {
+	largest := int64(-1)
+	err := d.Records(h, batch, func(records []byte) error {
+		for it := protocol.IterateRecords(h, records); it.Next(); {
+			if rec := it.Record(); rec.Offset >= start {
+				largest = max(largest, rec.TimestampMs)
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return h.MaxTimestamp
-	}
-	largest := int64(-1)
-	for it := protocol.IterateRecords(h, records); it.Next(); {
-		if rec := it.Record(); rec.Offset >= start {
-			largest = max(largest, rec.TimestampMs)
-		}
 	}
 	return largest
 }
@@ -188,30 +190,29 @@ func (l *Log) firstAtOrAfter(s *segment, ms int64, b Bounds) (found TimestampedO
 		if err != nil {
 			return false, err
 		}
-		found, ok = firstRecordAt(h, batch, ms, b.Start)
+		found, ok = firstRecordAt(l.opts.Decoding, h, batch, ms, b.Start)
 		return !ok, nil
 	})
 	return found, ok, err
 }
 
-// maxDecodedBytes bounds what one batch may decompress to here.
-const maxDecodedBytes = protocol.DefaultMaxDecodedBytes
-
 // firstRecordAt finds the first record of a batch from start on with a timestamp of ms
 // or later. A batch that cannot be decoded is taken whole.
-func firstRecordAt(h *protocol.BatchHeader, batch []byte, ms, start int64) (TimestampedOffset, bool) {
-	whole := TimestampedOffset{Offset: max(h.BaseOffset, start), TimestampMs: h.MaxTimestamp, LeaderEpoch: h.LeaderEpoch}
-	records, err := protocol.DecompressRecords(nil, h, batch, maxDecodedBytes)
-	if err != nil {
-		return whole, true
-	}
-	it := protocol.IterateRecords(h, records)
-	for it.Next() {
-		if rec := it.Record(); rec.TimestampMs >= ms && rec.Offset >= start {
-			return TimestampedOffset{Offset: rec.Offset, TimestampMs: rec.TimestampMs, LeaderEpoch: h.LeaderEpoch}, true
+func firstRecordAt(d *DecodeLimiter, h *protocol.BatchHeader, batch []byte, ms, start int64) (found TimestampedOffset, ok bool) {
+	err := d.Records(h, batch, func(records []byte) error {
+		it := protocol.IterateRecords(h, records)
+		for it.Next() {
+			if rec := it.Record(); rec.TimestampMs >= ms && rec.Offset >= start {
+				found, ok = TimestampedOffset{Offset: rec.Offset, TimestampMs: rec.TimestampMs, LeaderEpoch: h.LeaderEpoch}, true
+				return nil
+			}
 		}
+		return it.Err()
+	})
+	if err != nil {
+		return TimestampedOffset{Offset: max(h.BaseOffset, start), TimestampMs: h.MaxTimestamp, LeaderEpoch: h.LeaderEpoch}, true
 	}
-	return whole, it.Err() != nil
+	return found, ok
 }
 
 // walk calls fn for the header of each batch of a segment until fn returns false. It

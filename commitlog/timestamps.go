@@ -10,7 +10,7 @@ import (
 // checkTimestamps is Kafka's check of what a producer claims. The header has the first
 // record's time and the largest; the others matter, and the batch is decoded, only to a
 // topic that limits how old records may be.
-func checkTimestamps(e *entry, c *Config) error {
+func checkTimestamps(e *entry, c *Config, d *DecodeLimiter) error {
 	if c.LogAppendTime {
 		return nil
 	}
@@ -23,17 +23,15 @@ func checkTimestamps(e *entry, c *Config) error {
 	if err := checkTimestamp(e.h.FirstTimestamp, e.nowMs, c); err != nil || c.TimestampBeforeMaxMs == math.MaxInt64 {
 		return err
 	}
-	records, err := protocol.DecompressRecords(nil, &e.h, e.bytes, maxDecodedBytes)
-	if err != nil {
-		return err
-	}
-	it := protocol.IterateRecords(&e.h, records)
-	for it.Next() {
-		if err := checkTimestamp(it.Record().TimestampMs, e.nowMs, c); err != nil {
-			return err
+	return d.Records(&e.h, e.bytes, func(records []byte) error {
+		it := protocol.IterateRecords(&e.h, records)
+		for it.Next() {
+			if err := checkTimestamp(it.Record().TimestampMs, e.nowMs, c); err != nil {
+				return err
+			}
 		}
-	}
-	return it.Err()
+		return it.Err()
+	})
 }
 
 func checkTimestamp(ms, nowMs int64, c *Config) error {

@@ -24,17 +24,23 @@ func bombs(t *testing.T) map[protocol.Codec][]byte {
 	for codec, size := range map[protocol.Codec]int{
 		protocol.CodecGzip: 60 << 20, protocol.CodecSnappy: 12 << 20, protocol.CodecLz4: 60 << 20, protocol.CodecZstd: 60 << 20,
 	} {
-		o := protocol.PlainBatch(0)
-		o.Codec = codec
-		var b protocol.BatchBuilder
-		b.Reset(o)
-		b.Append([]byte("bomb"), make([]byte, size), nil, 1)
-		batch, err := b.Build(nil)
-		require.NoError(t, err)
-		require.Less(t, len(batch), 1<<20)
-		all[codec] = batch
+		all[codec] = compressed(t, codec, size)
 	}
 	return all
+}
+
+// compressed is a batch of one record whose value is so many zeros.
+func compressed(t *testing.T, codec protocol.Codec, size int) []byte {
+	t.Helper()
+	o := protocol.PlainBatch(0)
+	o.Codec = codec
+	var b protocol.BatchBuilder
+	b.Reset(o)
+	b.Append([]byte("bomb"), make([]byte, size), nil, 1)
+	batch, err := b.Build(nil)
+	require.NoError(t, err)
+	require.Less(t, len(batch), 1<<20)
+	return batch
 }
 
 // produceAll appends batches to a topic and returns them as they are stored.
@@ -113,23 +119,31 @@ func fetchFiltered(c *wire.Conn, topic string, end int64, filter protocol.KeyFil
 }
 
 // TestBombsInLookups has many clients look timestamps up in batches that have to be
-// decompressed for it.
+// decompressed for it: some that are too large, and some of nearly the largest size.
 func TestBombsInLookups(t *testing.T) {
 	p := startProcess(t, t.TempDir(), smallMemory...)
 	c := dial(t, p.addr)
 	_, err := c.MakeTopic("bombs")
 	require.NoError(t, err)
-	for _, batch := range bombs(t) {
+	topics := []string{"bombs"}
+	for codec, batch := range bombs(t) {
 		produceAll(t, c, "bombs", batch)
+		large := "large-" + codec.String()
+		_, err := c.MakeTopic(large)
+		require.NoError(t, err)
+		produceAll(t, c, large, compressed(t, codec, 4<<20-100))
+		topics = append(topics, large)
 	}
 	quiet := startCalm(t, p.addr, "calm")
 	var clients sync.WaitGroup
 	for range 16 {
 		conn := dial(t, p.addr)
 		clients.Go(func() {
-			for _, timestamp := range []int64{1, -3} {
-				_, err := conn.Do(lookup("bombs", timestamp))
-				assert.NoError(t, err)
+			for _, topic := range topics {
+				for _, timestamp := range []int64{1, -3} {
+					_, err := conn.Do(lookup(topic, timestamp))
+					assert.NoError(t, err)
+				}
 			}
 		})
 	}

@@ -13,9 +13,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// maxDecodedBytes bounds a batch that is decompressed to find holes in it.
-const maxDecodedBytes = 64 << 20
-
 // solidFor is how long it counts that offsets were found to hold records: a cleaner may
 // take them any time.
 const solidFor = 30 * time.Second
@@ -55,7 +52,7 @@ func (s *shard) settleOnce(id individualcommit.ID, buf *[]byte) bool {
 	if cap(batches) <= keepBufferBytes {
 		*buf = batches
 	}
-	end, to := recordAt(batches, at)
+	end, to := s.c.recordAt(batches, at)
 	return s.closeTo(id, at, min(end, bounds.LSO), to)
 }
 
@@ -104,8 +101,8 @@ func (s *shard) closeTo(id individualcommit.ID, at, end, solidTo int64) bool {
 
 // recordAt is the first offset at or above from that holds a record, by the batches read
 // from there on, or where they end; and up to where all offsets from there hold one.
-func recordAt(batches []byte, from int64) (at, solidTo int64) {
-	end := records(batches, from, func(r individualcommit.Run) bool {
+func (c *Coordinator) recordAt(batches []byte, from int64) (at, solidTo int64) {
+	end := c.records(batches, from, func(r individualcommit.Run) bool {
 		at, solidTo = r.Start, r.End
 		return false
 	})
@@ -118,7 +115,7 @@ func recordAt(batches []byte, from int64) (at, solidTo int64) {
 // records yields the runs of offsets at or above from that hold records, by the batches
 // read from there on, until yield says no; end is up to where nothing else does. The
 // offsets of a batch that cannot be decoded count as records.
-func records(batches []byte, from int64, yield func(individualcommit.Run) bool) (end int64) {
+func (c *Coordinator) records(batches []byte, from int64, yield func(individualcommit.Run) bool) (end int64) {
 	end = from
 	for len(batches) > 0 {
 		h, err := protocol.ParseBatchHeader(batches)
@@ -136,7 +133,7 @@ func records(batches []byte, from int64, yield func(individualcommit.Run) bool) 
 				return end
 			}
 		default:
-			if !recordsIn(&h, batch, end, yield) {
+			if !c.recordsIn(&h, batch, end, yield) {
 				return end
 			}
 		}
@@ -146,25 +143,22 @@ func records(batches []byte, from int64, yield func(individualcommit.Run) bool) 
 }
 
 // recordsIn is records for a batch that compaction has thinned out.
-func recordsIn(h *protocol.BatchHeader, batch []byte, from int64, yield func(individualcommit.Run) bool) (more bool) {
-	var d protocol.Decompressor
-	data, err := d.Records(h, batch, maxDecodedBytes)
-	if err != nil {
-		return yield(individualcommit.Run{Start: max(from, h.BaseOffset), End: h.NextOffset()})
-	}
-	it := protocol.IterateRecords(h, data)
-	for it.Next() {
-		if x := it.Record().Offset; x >= from {
-			if !yield(individualcommit.Run{Start: x, End: x + 1}) {
-				return false
+func (c *Coordinator) recordsIn(h *protocol.BatchHeader, batch []byte, from int64, yield func(individualcommit.Run) bool) (more bool) {
+	more = true
+	err := c.opts.Decode(h, batch, func(records []byte) error {
+		it := protocol.IterateRecords(h, records)
+		for more && it.Next() {
+			if x := it.Record().Offset; x >= from {
+				more = yield(individualcommit.Run{Start: x, End: x + 1})
+				from = x + 1
 			}
-			from = x + 1
 		}
-	}
-	if it.Err() != nil && from < h.NextOffset() {
+		return it.Err()
+	})
+	if more && err != nil && from < h.NextOffset() {
 		return yield(individualcommit.Run{Start: max(from, h.BaseOffset), End: h.NextOffset()})
 	}
-	return true
+	return more
 }
 
 // present leaves out of runs the offsets below the LSO that hold no record.
@@ -186,7 +180,7 @@ func (c *Coordinator) present(ctx context.Context, tp extension.TopicPartition, 
 			if cap(batches) <= keepBufferBytes {
 				*buf = batches
 			}
-			next := records(batches, at, func(held individualcommit.Run) bool {
+			next := c.records(batches, at, func(held individualcommit.Run) bool {
 				found.Add(individualcommit.Run{Start: held.Start, End: min(held.End, r.End)})
 				return true
 			})

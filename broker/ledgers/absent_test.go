@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/stretchr/testify/require"
 )
@@ -152,12 +153,13 @@ func TestRecordAt(t *testing.T) {
 
 	batches := append(append(full(10, 0, 1, 2), full(15, 1, 4)...), none...)
 	batches = append(batches, full(30, 0, 1)...)
+	c := &Coordinator{opts: Options{Decode: commitlog.NewDecodeLimiter(1, 0).Records}}
 	for from, want := range map[int64][2]int64{
 		10: {10, 13}, 12: {12, 13}, 13: {16, 17}, 16: {16, 17}, 17: {19, 20}, 20: {30, 32}, 25: {30, 32}, 32: {32, 32},
 	} {
-		at, solidTo := recordAt(batches, from)
+		at, solidTo := c.recordAt(batches, from)
 		require.Equal(t, want, [2]int64{at, solidTo}, "from %d", from)
 	}
-	at, _ := recordAt(batches[:len(batches)-1], 25)
+	at, _ := c.recordAt(batches[:len(batches)-1], 25)
 	require.EqualValues(t, 25, at, "of a batch that is cut off nothing is known")
 }

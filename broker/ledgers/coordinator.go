@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -23,6 +24,9 @@ type Options struct {
 	Owner     extension.Owner
 	// MaxMemoryBytes is individual.commit.max.memory.bytes, for all ledgers together.
 	MaxMemoryBytes func() int64
+	// Decode has use look at the records of a batch, decompressed if need be, which are gone
+	// when it returns. It bounds how large they may be, and how many batches at a time.
+	Decode func(h *protocol.BatchHeader, batch []byte, use func(records []byte) error) error
 	// PartitionFor is the partition, of n, that a group belongs to.
 	PartitionFor func(group string, n int32) int32
 	Now          func() time.Time // nil: time.Now

@@ -92,6 +92,7 @@ func (r *rig) tryStart() (err error) {
 	r.c, err = Open(ctx, Options{
 		Log: r, Journal: r, Committed: r.primary, Members: r.members, Owner: r,
 		MaxMemoryBytes: func() int64 { return r.limit },
+		Decode:         commitlog.NewDecodeLimiter(1, 0).Records,
 		PartitionFor: func(group string, n int32) int32 {
 			h := fnv.New32a()
 			_, _ = h.Write([]byte(group))
