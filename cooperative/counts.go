@@ -55,7 +55,7 @@ func (d *Dispatcher) Reopened(runs []Run, out *Changes) {
 		}
 		d.rewindFor(r)
 	}
-	out.tidy()
+	out.Tidy()
 }
 
 // rewindFor lets what is known of a reopened run stay out of the way of its feeding.
@@ -178,6 +178,32 @@ func parseCountRuns(b []byte, each func(countRun)) error {
 		return fmt.Errorf("%w: %d runs and %d bytes after them", ErrCorrupt, n, len(b))
 	}
 	return nil
+}
+
+// CutCounts appends to dst the counts that are left of a block's value without those of the
+// offsets of gone; nothing, if none are left. Counts that cannot be read are an error.
+func CutCounts(dst []byte, block int64, value []byte, gone Run) ([]byte, error) {
+	var runs [BlockOffsets + 1]countRun
+	n := 0
+	keep := func(c countRun, from, to int) {
+		if from = max(from, c.at); from < min(to, c.at+c.n) {
+			runs[n] = countRun{at: from, n: min(to, c.at+c.n) - from, count: c.count, mark: c.mark}
+			n++
+		}
+	}
+	base := block * BlockOffsets
+	start := int(min(max(gone.Start-base, 0), BlockOffsets))
+	end := int(min(max(gone.End-base, 0), BlockOffsets))
+	if err := parseCountRuns(value, func(c countRun) {
+		keep(c, 0, start)
+		keep(c, max(start, end), BlockOffsets)
+	}); err != nil {
+		return dst, fmt.Errorf("block %d: %w", block, err)
+	}
+	if n == 0 {
+		return dst, nil
+	}
+	return appendCountRuns(dst, runs[:n]), nil
 }
 
 // RestoreCounts takes the counts of a block as they were logged, before the first Feed

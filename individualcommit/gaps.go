@@ -52,3 +52,46 @@ func (l *Ledger) OpenCount() int64 {
 	}
 	return l.above.End() - l.stable - l.above.Count()
 }
+
+// AppendOpen appends the parts of r that are not committed to dst.
+func (l *Ledger) AppendOpen(dst []Run, r Run) []Run {
+	for r.Start < r.End {
+		if l.IsCommitted(r.Start) {
+			r.Start = l.committedUpTo(r.Start)
+			continue
+		}
+		open := Run{Start: r.Start, End: r.End}
+		if next, ok := l.above.Next(r.Start); ok {
+			open.End = min(open.End, next.Start)
+		}
+		dst = append(dst, open)
+		r.Start = open.End
+	}
+	return dst
+}
+
+// AppendCommitted appends the parts of r that are committed to dst.
+func (l *Ledger) AppendCommitted(dst []Run, r Run) []Run {
+	for r.Start < r.End {
+		if !l.IsCommitted(r.Start) {
+			next, ok := l.above.Next(r.Start)
+			if !ok {
+				return dst
+			}
+			r.Start = next.Start
+			continue
+		}
+		end := min(r.End, l.committedUpTo(r.Start))
+		dst = append(dst, Run{Start: r.Start, End: end})
+		r.Start = end
+	}
+	return dst
+}
+
+// committedUpTo is the end of the run of committed offsets that holds offset.
+func (l *Ledger) committedUpTo(offset int64) int64 {
+	if offset < l.stable {
+		return l.stable
+	}
+	return l.above.edgeAfter(offset)
+}

@@ -32,6 +32,7 @@ const (
 	KindSnapshot KeyKind = 0 // a whole ledger
 	KindDelta    KeyKind = 1 // a change since the last snapshot
 	KindPending  KeyKind = 2 // offsets that a transaction holds
+	KindCounts   KeyKind = 3 // how often records of a block of offsets were delivered, and are not done
 )
 
 // RingSize is how many delta positions there are: compaction keeps at most one snapshot
@@ -46,10 +47,11 @@ const keyVersion = 0
 //	       kind INT8, rest
 //	rest of a delta   => position INT32
 //	rest of a pending => producer_id INT64, counter INT32
+//	rest of counts    => block INT64
 //
 // In the order of their bytes, the records of a ledger are its snapshot, its deltas as
-// they were written since the last snapshot, and what is pending; so that order can be
-// replayed as well as the log's own.
+// they were written since the last snapshot, what is pending, and its counts; so that
+// order can be replayed as well as the log's own.
 type Key struct {
 	OwnerEpoch int32
 	ID         ID
@@ -57,6 +59,7 @@ type Key struct {
 	Position   int32 // of a delta
 	ProducerID int64 // of what is pending
 	Counter    int32 // of what is pending: tells the records of one transaction apart
+	Block      int64 // of counts: an offset divided by the size of a block (cooperative.BlockOffsets)
 }
 
 // AppendTo appends the key. The group's name has at most 32,767 bytes.
@@ -74,6 +77,8 @@ func (k *Key) AppendTo(dst []byte) []byte {
 	case KindPending:
 		dst = binary.BigEndian.AppendUint64(dst, uint64(k.ProducerID))
 		dst = binary.BigEndian.AppendUint32(dst, uint32(k.Counter))
+	case KindCounts:
+		dst = binary.BigEndian.AppendUint64(dst, uint64(k.Block))
 	case KindSnapshot:
 	}
 	return dst
@@ -98,6 +103,9 @@ func ParseKey(b []byte) (Key, error) {
 	case k.Kind == KindPending:
 		k.ProducerID = f.int64("producer id")
 		k.Counter = f.int32("counter")
+	case k.Kind == KindCounts:
+		k.Block = f.int64("block")
+		f.check(k.Block >= 0, "block %d", k.Block)
 	case k.Kind != KindSnapshot:
 		return Key{}, fmt.Errorf("%w: key of kind %d", ErrUnknownVersion, k.Kind)
 	}

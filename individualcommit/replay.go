@@ -29,6 +29,8 @@ func (s *State) Apply(key, value []byte) error {
 		err = s.applyDelta(&k, value, len(key)+len(value))
 	case KindPending:
 		err = s.applyPending(&k, value)
+	case KindCounts:
+		err = s.applyCounts(&k, value)
 	}
 	if err != nil {
 		return fmt.Errorf("%v: %w", k.ID, err)
@@ -62,14 +64,15 @@ func (s *State) applySnapshot(k *Key, value []byte, size int) error {
 	return nil
 }
 
-// forget drops a ledger whose snapshot was tombstoned. Its pending offsets are
-// tombstoned one by one.
+// forget drops a ledger whose snapshot was tombstoned. Its pending offsets and its counts
+// are tombstoned one by one.
 func (s *State) forget(e *Entry) {
-	pending, stagedRecords := e.Ledger.pending, e.staged
+	was := *e
 	s.remove(e)
-	if len(stagedRecords) > 0 {
+	if len(was.staged)+len(was.counts) > 0 {
 		e = s.entry(e.ID)
-		e.Ledger.pending, e.staged = pending, stagedRecords
+		e.Ledger.pending, e.staged = was.Ledger.pending, was.staged
+		e.counts, e.countsBytes, e.unknownCounts = was.counts, was.countsBytes, was.unknownCounts
 		s.recount(e)
 	}
 }

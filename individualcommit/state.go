@@ -28,6 +28,7 @@ type State struct {
 	ring       int32 // how many delta positions are used, RingSize but in tests
 	deltasMin  int   // see snapshotDue
 	scratch    change
+	spare      [][]byte // values of counts that went away
 	packer     packer
 }
 
@@ -54,6 +55,9 @@ type Entry struct {
 	trouble       error
 	orphans       map[ringKey]uint64 // the generations of deltas whose snapshot was not seen
 	staged        map[stagedKey]staged
+	counts        map[int64]countBlock
+	countsBytes   int64 // of memory
+	unknownCounts int   // how many blocks are of an unknown version
 	memory        int64
 }
 
@@ -74,7 +78,7 @@ func (k stagedKey) of(e *Entry) *Key {
 }
 
 // entryBytes is about what an Entry takes in memory beside its ledger's sets.
-const entryBytes = 440
+const entryBytes = 464
 
 // NewState is a State without ledgers, whose records bear the given owner epoch.
 func NewState(ownerEpoch int32) *State {
@@ -133,6 +137,8 @@ func (e *Entry) Trouble() error {
 		return e.trouble
 	case len(e.orphans) > 0 || (!e.founded && len(e.staged) > 0):
 		return fmt.Errorf("%w: there is no snapshot", ErrLost)
+	case e.founded && e.unknownCounts > 0:
+		return fmt.Errorf("%w: delivery counts", ErrUnknownVersion)
 	default:
 		return nil
 	}
@@ -166,14 +172,14 @@ func (s *State) remove(e *Entry) {
 
 // removeIfNothing removes an entry that stands for no ledger, nor for a lost one.
 func (s *State) removeIfNothing(e *Entry) {
-	if !e.founded && len(e.staged) == 0 && e.Trouble() == nil {
+	if !e.founded && len(e.staged)+len(e.counts) == 0 && e.Trouble() == nil {
 		s.remove(e)
 	}
 }
 
 // recount brings the memory count up to date with a change of e.
 func (s *State) recount(e *Entry) {
-	now := entryBytes + int64(len(e.ID.Group)+len(e.Metadata)) + e.Ledger.MemoryBytes()
+	now := entryBytes + int64(len(e.ID.Group)+len(e.Metadata)) + e.Ledger.MemoryBytes() + e.countsBytes
 	s.memory += now - e.memory
 	e.memory = now
 }

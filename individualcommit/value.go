@@ -2,6 +2,7 @@ package individualcommit
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -9,6 +10,7 @@ const (
 	snapshotVersion = 0
 	deltaVersion    = 0
 	pendingVersion  = 0
+	countsVersion   = 0
 )
 
 // appendValueHeader begins a value: with its version and the owner epoch, as the key does.
@@ -170,4 +172,22 @@ func parseStaged(b []byte) (staged, error) {
 		return staged{}, fmt.Errorf("pending: %w", err)
 	}
 	return s, nil
+}
+
+// parseCounts reads the value of a record of delivery counts:
+//
+//	Counts => version INT16, owner_epoch INT32, counts
+//
+// `counts` is what cooperative.Dispatcher.AppendCounts gives, at least a byte, and is not
+// looked at here.
+func parseCounts(b []byte) (counts []byte, unknown bool, err error) {
+	f, err := openValue(b, countsVersion, "counts")
+	if err != nil {
+		return nil, errors.Is(err, ErrUnknownVersion), err
+	}
+	f.check(f.err != nil || len(f.b) > 0, "there are none")
+	if f.err != nil {
+		return nil, false, fmt.Errorf("counts: %w", f.err)
+	}
+	return f.b, false, nil
 }

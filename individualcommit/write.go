@@ -68,9 +68,11 @@ func (s *State) snapshotDue(e *Entry, size int) bool {
 }
 
 // Found makes the ledger of id, or makes it anew if it is in trouble, and applies d to
-// it. l is what it starts as; see NewLedger.
+// it. l is what it starts as; see NewLedger. Delivery counts that there are belong to no
+// ledger, or to one that is given up.
 func (s *State) Found(w *Records, id ID, l *Ledger, d Delta, metadata *string, nowMs int64) *Entry {
 	e := s.entry(id)
+	s.BuryCounts(w, e)
 	l.pending = e.Ledger.pending
 	e.Ledger, e.Metadata = l, ""
 	s.apply(e, &change{delta: d, metadata: metadata, lastCommitMs: nowMs})
@@ -88,8 +90,12 @@ func NewLedger(offset, logStart, highWatermark int64) *Ledger {
 }
 
 // Log applies d to the ledger of e, which has let it pass, and appends the record that
-// says so: a delta, or if it is time a snapshot. Null metadata changes none.
+// says so: a delta, or if it is time a snapshot. Null metadata changes none. With a
+// cumulative commit, all deliveries before it are forgotten.
 func (s *State) Log(w *Records, e *Entry, d Delta, metadata *string, nowMs int64) {
+	if d.Move.Kind == MoveCommit || d.Move.Kind == MoveRewind {
+		s.BuryCounts(w, e)
+	}
 	c := change{generation: e.generation, lastCommitMs: nowMs, floor: e.Ledger.takeFloor(), metadata: metadata, delta: d}
 	start := len(w.buf)
 	k := Key{OwnerEpoch: s.ownerEpoch, ID: e.ID, Kind: KindDelta, Position: e.position}
@@ -137,6 +143,7 @@ func (s *State) Delete(w *Records, e *Entry) {
 	for _, key := range e.stagedKeys() {
 		s.buryStaged(w, e, key)
 	}
+	s.BuryCounts(w, e)
 	s.bury(w, e)
 	s.remove(e)
 }

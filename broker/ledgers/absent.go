@@ -25,7 +25,8 @@ type solid struct {
 
 // settle moves the stable offsets of ledgers over offsets that hold no record: control
 // markers and what compaction took. It reads the log where a stable offset stands, below
-// the LSO, without keeping others from the shard.
+// the LSO, without keeping others from the shard. What a transaction aborted is left to
+// who reads: a read_committed share group's dealer commits it.
 func (s *shard) settle(ids []individualcommit.ID) {
 	buf := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)
@@ -73,6 +74,9 @@ func (s *shard) standing(id individualcommit.ID) (at int64, bounds extension.Bou
 	}
 	l := s.mu.loaded
 	l.advance(e, bounds.Start)
+	if s.appendLocked() != nil {
+		return 0, bounds, false
+	}
 	at = e.Ledger.Stable()
 	known := l.solid[id]
 	if known.from <= at && at < known.to && s.c.opts.Now().Before(known.until) {
@@ -92,11 +96,13 @@ func (s *shard) closeTo(id individualcommit.ID, at, end, solidTo int64) bool {
 	}
 	l := s.mu.loaded
 	l.solid[id] = solid{from: end, to: solidTo, until: s.c.opts.Now().Add(solidFor)}
-	if e.Ledger.Stable() < at || !e.Ledger.Close(end) {
+	stable := e.Ledger.Stable()
+	if stable < at || !e.Ledger.Close(end) {
 		return false
 	}
 	l.moved[id] = struct{}{}
-	return true
+	l.tellCommitted(e, []individualcommit.Run{{Start: stable, End: end}})
+	return s.appendLocked() == nil
 }
 
 // recordAt is the first offset at or above from that holds a record, by the batches read

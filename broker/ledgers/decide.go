@@ -30,10 +30,30 @@ func (t *Commit) one(l *loaded, p *PartitionCommit, committed map[extension.Topi
 	}
 	if !delta.Empty() {
 		stable, offset := e.Ledger.Stable(), e.Ledger.Committed()
-		l.state.Log(&l.records, e, delta, p.Metadata, t.s.c.nowMs())
+		l.change(e, delta, p.Metadata)
 		t.note(l, e.ID, e.Ledger.Stable() != stable, e.Ledger.Committed() < offset)
 	}
 	return Result{Stable: e.Ledger.Committed(), MaxCommit: e.Ledger.MaxCommit()}
+}
+
+// change carries out what is decided, and has the owner of the ledger hear of it. A
+// cumulative commit takes the ledger away from its owner.
+func (l *loaded) change(e *individualcommit.Entry, delta individualcommit.Delta, metadata *string) {
+	if delta.Move.Kind != individualcommit.MoveNone {
+		l.end(e.ID)
+	}
+	var committed, reopened []individualcommit.Run
+	if l.shares[e.ID] != nil || e.HasCounts() {
+		for _, r := range delta.Commit {
+			committed = e.Ledger.AppendOpen(committed, r)
+		}
+		for _, r := range delta.Reopen {
+			reopened = e.Ledger.AppendCommitted(reopened, r)
+		}
+	}
+	l.state.Log(&l.records, e, delta, metadata, l.s.c.nowMs())
+	l.tellCommitted(e, committed)
+	l.tellReopened(e, reopened)
 }
 
 // found makes the ledger of a partition that had none, where its group stands.

@@ -90,6 +90,9 @@ func (s *shard) look(ctx context.Context, group string, partitions []extension.T
 			left -= len(v.Gaps)
 		}
 	}
+	if err := s.appendLocked(); err != nil {
+		return journal.Receipt{}, err
+	}
 	return l.last, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/lacunamq/lacuna/broker/extension"
 	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/individualcommit"
+	"go.uber.org/zap"
 )
 
 // follow writes to the primary topic the committed offsets of the ledgers named, or with
@@ -21,12 +22,13 @@ func (s *shard) follow(ctx context.Context, ids []individualcommit.ID) error {
 	}
 	defer unlock()
 	if ids == nil {
+		s.advanceShares()
 		ids = s.moved()
 		s.settle(ids)
 	}
-	behind, receipt := s.behind(ids)
-	if len(behind) == 0 {
-		return nil
+	behind, receipt, err := s.behind(ids)
+	if err != nil || len(behind) == 0 {
+		return err
 	}
 	// The primary topic is never ahead of the ledger.
 	if err := s.await(ctx, receipt); err != nil {
@@ -52,6 +54,24 @@ func (s *shard) write(ctx context.Context, group string, offsets []extension.Com
 	return nil
 }
 
+// advanceShares has the owners of ledgers hear where their logs start now.
+func (s *shard) advanceShares() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.mu.loaded
+	if l == nil || len(l.shares) == 0 {
+		return
+	}
+	for id, share := range l.shares {
+		if bounds, err := s.c.opts.Log.Bounds(partitionOf(id)); err == nil {
+			l.advance(share.e, bounds.Start)
+		}
+	}
+	if err := s.appendLocked(); err != nil {
+		s.c.opts.Logger.Error("cannot log what the starts of logs have changed", zap.Int32("partition", s.index), zap.Error(err))
+	}
+}
+
 // moved are the ledgers that the primary topic may be behind.
 func (s *shard) moved() []individualcommit.ID {
 	s.mu.Lock()
@@ -64,7 +84,7 @@ func (s *shard) moved() []individualcommit.ID {
 
 // behind gives, by group, the committed offsets that the primary topic does not have, and
 // what they wait for.
-func (s *shard) behind(ids []individualcommit.ID) (map[string][]extension.CommittedOffset, journal.Receipt) {
+func (s *shard) behind(ids []individualcommit.ID) (map[string][]extension.CommittedOffset, journal.Receipt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	behind := make(map[string][]extension.CommittedOffset)
@@ -82,9 +102,12 @@ func (s *shard) behind(ids []individualcommit.ID) (map[string][]extension.Commit
 		behind[id.Group] = append(behind[id.Group], offset)
 	}
 	if s.mu.loaded == nil {
-		return nil, journal.Receipt{}
+		return nil, journal.Receipt{}, nil
 	}
-	return behind, s.mu.loaded.last
+	if err := s.appendLocked(); err != nil {
+		return nil, journal.Receipt{}, err
+	}
+	return behind, s.mu.loaded.last, nil
 }
 
 // committed gives the committed offset of a ledger, with what the log says about it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/lacunamq/lacuna/broker/extension"
@@ -48,6 +49,7 @@ func (s *shard) recover(ctx context.Context) (*loaded, error) {
 		moved:    make(map[individualcommit.ID]struct{}),
 		followed: make(map[individualcommit.ID]extension.CommittedOffset),
 		solid:    make(map[individualcommit.ID]solid),
+		shares:   make(map[individualcommit.ID]*Share),
 	}
 	l.Reset()
 	var err error
@@ -69,7 +71,7 @@ func (s *shard) recover(ctx context.Context) (*loaded, error) {
 func (l *loaded) Reset() {
 	epoch, _ := l.s.c.opts.Owner.Epoch(l.s.index)
 	l.state = individualcommit.NewState(epoch)
-	l.dirty = make(map[string][]byte)
+	l.dirty = make(map[string]*unseen)
 	l.lost = nil
 }
 
@@ -88,7 +90,7 @@ func (l *loaded) Apply(offset int64, record journal.Record) error {
 		l.s.c.opts.Logger.Error("a record of "+individualcommit.TopicName+" cannot be read",
 			zap.Int32("partition", l.s.index), zap.Int64("offset", offset), zap.Error(err))
 	}
-	l.dirty[string(record.Key)] = slices.Clone(record.Value)
+	l.note(record.Key, record.Value)
 	return nil
 }
 
@@ -100,11 +102,11 @@ func (l *loaded) Lost(e *journal.CorruptError) error {
 
 // Checkpoint is part of journal.State. The view keeps the last record of each key.
 func (l *loaded) Checkpoint(w journal.Writer) error {
-	for key, value := range l.dirty {
-		if value == nil {
+	for key, u := range l.dirty {
+		if u.tombstone {
 			w.Delete([]byte(key))
 		} else {
-			w.Set([]byte(key), value)
+			w.Set([]byte(key), u.value)
 		}
 	}
 	clear(l.dirty)
@@ -132,6 +134,7 @@ func (l *loaded) mend(ctx context.Context, unclean bool) error {
 			l.moved[e.ID] = struct{}{}
 		}
 	}
+	l.state.BuryOrphans(&l.records)
 	if err := l.append(); err != nil {
 		return err
 	}
@@ -154,6 +157,7 @@ func (l *loaded) clamp(e *individualcommit.Entry, end int64) {
 			zap.Stringer("ledger", e.ID), zap.Int64("max_commit", top), zap.Int64("end", end))
 	}
 	l.state.Clamp(&l.records, e, end)
+	l.cutCounts(e, individualcommit.Run{Start: end, End: math.MaxInt64})
 }
 
 // givenUp forgets a ledger that cannot be trusted, and tells whether it did, or must be

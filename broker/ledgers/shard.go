@@ -3,11 +3,11 @@ package ledgers
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/lacunamq/lacuna/broker/extension"
 	"github.com/lacunamq/lacuna/broker/journal"
+	"github.com/lacunamq/lacuna/cooperative"
 	"github.com/lacunamq/lacuna/individualcommit"
 )
 
@@ -42,14 +42,24 @@ type loaded struct {
 	last    journal.Receipt // of the last append
 	records individualcommit.Records
 	batch   []journal.Record
-	dirty   map[string][]byte // by key: what the view has not seen; nil: a tombstone
-	lost    []error           // what recovery could not read
+	dirty   map[string]*unseen // by key: what the view has not seen
+	lost    []error            // what recovery could not read
 
 	// moved are the ledgers whose committed offset the primary topic may not have.
 	moved map[individualcommit.ID]struct{}
 	// followed is what the primary topic has, as far as that is known.
 	followed map[individualcommit.ID]extension.CommittedOffset
 	solid    map[individualcommit.ID]solid // where stable offsets were found to stand
+
+	shares map[individualcommit.ID]*Share // those that are open
+	out    cooperative.Changes            // what an owner has to say
+	counts []byte
+}
+
+// unseen is the newest value of a key, which the view has not seen.
+type unseen struct {
+	value     []byte
+	tombstone bool
 }
 
 func newShard(c *Coordinator, index int32) *shard {
@@ -106,10 +116,11 @@ func (s *shard) trustedLocked(id individualcommit.ID) *individualcommit.Entry {
 	return nil
 }
 
-// advance tells a ledger where its log starts.
+// advance tells a ledger, and its owner, where its log starts.
 func (l *loaded) advance(e *individualcommit.Entry, logStart int64) {
 	if e.Ledger.AdvanceStart(logStart) {
 		l.moved[e.ID] = struct{}{}
+		l.tellAdvanced(e, logStart)
 	}
 }
 
@@ -119,6 +130,7 @@ func (l *loaded) forget(e *individualcommit.Entry) {
 	delete(l.moved, e.ID)
 	delete(l.followed, e.ID)
 	delete(l.solid, e.ID)
+	l.end(e.ID)
 }
 
 // append appends what is collected in records, if anything.
@@ -138,11 +150,21 @@ func (l *loaded) append() error {
 		return fmt.Errorf("log changes of ledgers: %w", err)
 	}
 	for _, r := range records {
-		l.dirty[string(r.Key)] = slices.Clone(r.Value)
+		l.note(r.Key, r.Value)
 	}
 	l.last = receipt
 	l.records.Reset()
 	return nil
+}
+
+// note keeps a record for the view.
+func (l *loaded) note(key, value []byte) {
+	u := l.dirty[string(key)]
+	if u == nil {
+		u = new(unseen)
+		l.dirty[string(key)] = u
+	}
+	u.value, u.tombstone = append(u.value[:0], value...), value == nil
 }
 
 // appendLocked appends what is collected. When that fails the shard is to be loaded anew.
@@ -167,6 +189,9 @@ func (s *shard) accountLocked() {
 
 // dropLocked forgets all that is not in the log.
 func (s *shard) dropLocked() {
+	if l := s.mu.loaded; l != nil {
+		l.endAll()
+	}
 	s.mu.loaded = nil
 	s.accountLocked()
 }
