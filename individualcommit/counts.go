@@ -129,7 +129,7 @@ func (s *State) setCounts(e *Entry, number int64, epoch int32, counts []byte) {
 		fallthrough
 	case !ok:
 		b.value = s.takeValue()
-		e.countsBytes += blockBytes
+		e.countsBytes += blockBytes + int64(cap(b.value))
 	case b.unknown:
 		e.unknownCounts--
 	}

@@ -114,6 +114,10 @@ func (h *history) step() {
 		h.state.EndTransaction(&w, e, p, h.rnd.IntN(3) > 0, d.end, int64(h.batches))
 	case op == 8:
 		d.end += h.rnd.Int64N(20)
+	case op <= 11 && e != nil:
+		for range 1 + h.rnd.IntN(3) {
+			h.state.LogCounts(&w, e, h.rnd.Int64N(4), h.counts())
+		}
 	default:
 		h.request(&w, id)
 	}
@@ -152,6 +156,14 @@ func (h *history) request(w *Records, id ID) {
 func (h *history) metadata() *string {
 	s := fmt.Sprintf("metadata %d", h.batches)
 	return &s
+}
+
+// counts are some delivery counts, or none any more.
+func (h *history) counts() []byte {
+	if h.rnd.IntN(3) == 0 {
+		return nil
+	}
+	return fmt.Appendf(nil, "counts %d", h.rnd.IntN(3))
 }
 
 func (h *history) runs(d *dataLog) []Run {
@@ -232,6 +244,9 @@ func digest(s *State) string {
 			p := Producer{key.producerID, st.producerEpoch}
 			line += fmt.Sprintf(", %v holds %v of %v", key, st.commit, slices.Collect(l.Staged(p)))
 		}
+		for number, counts := range e.Counts() {
+			line += fmt.Sprintf(", block %d has %q", number, counts)
+		}
 		lines = append(lines, line)
 	}
 	slices.Sort(lines)
@@ -260,6 +275,7 @@ func TestLogHistories(t *testing.T) {
 		for e := range h.state.All() {
 			require.NoError(t, e.Ledger.CheckInvariants())
 		}
+		require.Equal(t, memoryOf(h.state), h.state.memory)
 		last := max(h.durable-1, 0)
 		for batch := last; batch < h.batches; batch++ {
 			for _, view := range []int{-1, batch, last + h.rnd.IntN(batch-last+1)} {
@@ -276,14 +292,17 @@ func memoryOf(s *State) int64 {
 	n := int64(0)
 	for _, of := range s.groups {
 		for _, e := range of {
-			n += e.memory
+			n += e.memory - e.countsBytes
+			for _, b := range e.counts {
+				n += blockBytes + int64(cap(b.value))
+			}
 		}
 	}
 	return n
 }
 
 // requireBounded checks what a thorough cleaner leaves: one snapshot and a ring of deltas
-// for each ledger and owner.
+// for each ledger and owner, and the counts of the blocks that have any.
 func (h *history) requireBounded(t *testing.T) {
 	counts := map[string]int{}
 	last := map[string][]byte{}
@@ -293,7 +312,14 @@ func (h *history) requireBounded(t *testing.T) {
 	for key, value := range last {
 		k, err := ParseKey([]byte(key))
 		require.NoError(t, err)
-		if k.Kind != KindPending && value != nil {
+		switch {
+		case value == nil || k.Kind == KindPending:
+		case k.Kind == KindCounts:
+			e := h.state.Get(k.ID)
+			require.NotNil(t, e, "counts are left of a ledger that is gone")
+			require.Equal(t, value[6:], e.counts[k.Block].value)
+			require.Equal(t, k.OwnerEpoch, e.counts[k.Block].epoch)
+		default:
 			counts[fmt.Sprintf("%v %d %d", k.ID, k.OwnerEpoch, k.Kind)]++
 		}
 	}

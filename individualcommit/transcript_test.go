@@ -75,6 +75,10 @@ func (s *story) do(d *datadriven.TestData, w *Records) error {
 		s.state.Stage(w, e, p, StageRequest{Offset: number(d, "offset", NoOffset), Commit: runs})
 	case "end":
 		s.state.EndTransaction(w, e, producer(d), d.HasArg("commit"), s.end, s.now)
+	case "counts": // of a block
+		s.state.LogCounts(w, e, number(d, "block", 0), []byte(strings.Join(argument(d, "value"), " ")))
+	case "orphans":
+		s.state.BuryOrphans(w)
 	case "delete":
 		s.state.Delete(w, e)
 	case "ring": // a short one
@@ -117,6 +121,9 @@ func (s *story) show(e *Entry) string {
 	if l.HasPending() {
 		out += " pending=" + list(slices.Collect(l.Pending(0)))
 	}
+	for block, counts := range e.Counts() {
+		out += fmt.Sprintf(" counts-%d=%s", block, counts)
+	}
 	return out + "\n"
 }
 
@@ -125,7 +132,7 @@ func describe(t *testing.T, r Record) string {
 	k, err := ParseKey(r.Key)
 	require.NoError(t, err)
 	name := map[KeyKind]string{KindSnapshot: "snapshot", KindDelta: fmt.Sprintf("delta %d", k.Position),
-		KindPending: fmt.Sprintf("pending %d/%d", k.ProducerID, k.Counter)}[k.Kind]
+		KindPending: fmt.Sprintf("pending %d/%d", k.ProducerID, k.Counter), KindCounts: fmt.Sprintf("counts %d", k.Block)}[k.Kind]
 	if r.Value == nil {
 		return name + ": tombstone"
 	}
@@ -139,6 +146,10 @@ func describe(t *testing.T, r Record) string {
 		var c change
 		require.NoError(t, c.parse(r.Value))
 		return fmt.Sprintf("%s: generation %d%s", name, c.generation, describeChange(&c))
+	case KindCounts:
+		counts, _, err := parseCounts(r.Value)
+		require.NoError(t, err)
+		return fmt.Sprintf("%s: %s", name, counts)
 	default:
 		st, err := parseStaged(r.Value)
 		require.NoError(t, err)

@@ -10,7 +10,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/lacunamq/lacuna/broker"
+	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/client"
+	"github.com/lacunamq/lacuna/commitlog"
+	"github.com/lacunamq/lacuna/individualcommit"
+	"github.com/lacunamq/lacuna/protocol"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -139,6 +143,48 @@ func TestCheckFindsALedgerAheadOfItsData(t *testing.T) {
 	r := checked(t, files)
 	require.Equal(t, Error, r.Worst())
 	require.Contains(t, r.Findings, Finding{Error, "group ledger of h, t[0]", "offsets up to 30 are committed, and the partition has no log"})
+}
+
+// Counts of offsets at the end of the log would be those of the records that are written
+// there next.
+func TestCheckFindsDeliveryCountsThatAreWrong(t *testing.T) {
+	const cannotBeRead = "delivery counts cannot be read: block 0: unknown version of delivery counts: 7"
+	for name, of := range map[string]struct {
+		counts []byte
+		want   []Finding
+	}{
+		"right":         {[]byte{0, 1, 90, 10, 2, 0}, []Finding{}},
+		"ahead":         {[]byte{0, 1, 90, 11, 2, 0}, []Finding{{Error, "group ledger of h, t[0]", "records of block 0 have delivery counts, and the log ends at 100; the next start forgets them"}}},
+		"of later ones": {[]byte{7, 1, 1, 1, 1, 0}, []Finding{{Error, "group ledger of h, t[0]", cannotBeRead}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := dataDir(t, false)
+			appendCounts(t, files, of.counts)
+			require.Equal(t, of.want, checked(t, files).Findings)
+		})
+	}
+}
+
+// appendCounts gives the ledger delivery counts.
+func appendCounts(t *testing.T, files vfs.FS, counts []byte) {
+	log, err := commitlog.Open(commitlog.Options{
+		FS: files, Dir: files.PathDir(segment(t, files, ledgerGroup)), Name: individualcommit.TopicName, Config: commitlog.DefaultConfig(),
+	})
+	require.NoError(t, err)
+	read, err := log.Read(nil, 0, commitlog.ReadOptions{MinOne: true, UpTo: log.Bounds().End})
+	require.NoError(t, err)
+	h, err := protocol.ParseBatchHeader(read.Data)
+	require.NoError(t, err)
+	records := protocol.IterateRecords(&h, read.Data[protocol.BatchHeaderLen:h.Size()])
+	require.True(t, records.Next())
+	key, err := individualcommit.ParseKey(records.Record().Key)
+	require.NoError(t, err)
+	key.Kind = individualcommit.KindCounts
+	_, err = journal.Open(log, individualcommit.TopicName).Append([]journal.Record{{
+		Key: key.AppendTo(nil), Value: append([]byte{0, 0, 0, 0, 0, 0}, counts...),
+	}})
+	require.NoError(t, err)
+	require.NoError(t, log.Close())
 }
 
 func TestCheckFindsADamagedLedger(t *testing.T) {

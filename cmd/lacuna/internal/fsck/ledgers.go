@@ -1,13 +1,16 @@
 package fsck
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/lacunamq/lacuna/broker/coordinator"
 	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/broker/metadata"
+	"github.com/lacunamq/lacuna/cooperative"
 	"github.com/lacunamq/lacuna/individualcommit"
 )
 
@@ -64,6 +67,7 @@ func (c *check) checkLedger(e *individualcommit.Entry, home, homes int32, offset
 		return
 	}
 	c.compareWithData(e, where, id)
+	c.checkCounts(e, where, c.ends[partitionID{id, e.ID.Partition}].end)
 	c.compareWithOffsets(e, where, offsets[committedKey{e.ID.Group, t.Name, e.ID.Partition}], id)
 }
 
@@ -76,6 +80,20 @@ func (c *check) compareWithData(e *individualcommit.Entry, where string, id meta
 		c.find(c.afterCrash(), where, "offsets up to %d are committed, and the partition has no log", e.Ledger.MaxCommit()-1)
 	case ok && e.Ledger.MaxCommit() > max(log.end, e.Ledger.Committed()):
 		c.find(c.afterCrash(), where, "offset %d is committed, and the log ends at %d; the next start forgets it", e.Ledger.MaxCommit()-1, log.end)
+	}
+}
+
+// checkCounts checks that the delivery counts of a share group can be read, and that none
+// is of a record that is still to be written.
+func (c *check) checkCounts(e *individualcommit.Entry, where string, end int64) {
+	for block, value := range e.Counts() {
+		left, err := cooperative.CutCounts(nil, block, value, individualcommit.Run{Start: end, End: math.MaxInt64})
+		switch {
+		case err != nil:
+			c.find(Error, where, "delivery counts cannot be read: %v", err)
+		case !bytes.Equal(left, value):
+			c.find(c.afterCrash(), where, "records of block %d have delivery counts, and the log ends at %d; the next start forgets them", block, end)
+		}
 	}
 }
 
