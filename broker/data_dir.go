@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
@@ -61,12 +62,17 @@ func openDataDir(files vfs.FS, path string) (*dataDir, error) {
 }
 
 // makeDir makes a directory and those above it, durably: what is in a directory whose own
-// name a crash takes away is lost with it.
+// name a crash takes away is lost with it. One that is there may be what a start before
+// has left.
 func makeDir(files vfs.FS, path string) error {
-	if _, err := files.Stat(path); err == nil {
-		return nil
-	}
 	parent := files.PathDir(path)
+	if _, err := files.Stat(path); err == nil {
+		err := syncDir(files, parent)
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EINVAL) {
+			return nil // no directory that we can make anything in, or that changes at all
+		}
+		return err
+	}
 	if parent != path {
 		if err := makeDir(files, parent); err != nil {
 			return err
@@ -75,11 +81,18 @@ func makeDir(files vfs.FS, path string) error {
 	if err := files.MkdirAll(path, 0o755); err != nil {
 		return err
 	}
-	dir, err := files.OpenDir(parent)
+	return syncDir(files, parent)
+}
+
+func syncDir(files vfs.FS, path string) error {
+	dir, err := files.OpenDir(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("open %s: %w", path, err)
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return nil
 }
 
 func (d *dataDir) load() error {
@@ -154,17 +167,7 @@ func (d *dataDir) writeFile(name string, content []byte) error {
 }
 
 // sync makes the entries of the directory durable, or of one below it.
-func (d *dataDir) sync(elem ...string) error {
-	path := d.join(elem...)
-	dir, err := d.fs.OpenDir(path)
-	if err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
-	}
-	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", path, err)
-	}
-	return nil
-}
+func (d *dataDir) sync(elem ...string) error { return syncDir(d.fs, d.join(elem...)) }
 
 func (d *dataDir) join(elem ...string) string {
 	return d.fs.PathJoin(append([]string{d.path}, elem...)...)

@@ -3,6 +3,8 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/lacunamq/lacuna/commitlog"
@@ -52,7 +54,18 @@ func (b *Broker) errorCode(err error) (int16, string) {
 		}
 	}
 	b.log.Error("a request failed", zap.Error(err))
+	if diskFault(err) {
+		return kerr.KafkaStorageError.Code, err.Error()
+	}
 	return kerr.UnknownServerError.Code, err.Error()
+}
+
+// diskFault tells an error of the file system.
+func diskFault(err error) bool {
+	var path *fs.PathError
+	var link *os.LinkError
+	var call *os.SyscallError
+	return errors.As(err, &path) || errors.As(err, &link) || errors.As(err, &call)
 }
 
 // refusal is an answer of kind that tells a person more than its code.

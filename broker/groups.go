@@ -144,6 +144,10 @@ func (b *Broker) codeOf(err error) int16 {
 		return kerr.CoordinatorNotAvailable.Code
 	}
 	code, _ := b.errorCode(err)
+	if code == kerr.KafkaStorageError.Code {
+		// As Kafka says it: clients of a coordinator do not expect the other.
+		return kerr.NotCoordinator.Code
+	}
 	return code
 }
 

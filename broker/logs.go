@@ -51,16 +51,27 @@ func (b *Broker) openLog(p *partition) (*commitlog.Log, error) {
 	return log, nil
 }
 
-// makeTopicDir makes the directory of a topic. commitlog makes those of partitions.
+// makeTopicDir makes the directory of a topic, durably: whoever comes second waits for it,
+// and one that is there may be what a failure has left. commitlog makes those of
+// partitions.
 func (b *Broker) makeTopicDir(t *topic) error {
-	if _, err := b.cfg.FS.Stat(t.dir()); err == nil {
+	t.made.Lock()
+	defer t.made.Unlock()
+	if t.made.durably {
 		return nil
 	}
 	if err := b.cfg.FS.MkdirAll(t.dir(), 0o755); err != nil {
 		return fmt.Errorf("make directory of topic %s: %w", t.name, err)
 	}
-	return errors.Join(b.dir.sync("topics"), b.dir.sync())
+	if err := b.syncTopicDirs(); err != nil {
+		return err
+	}
+	t.made.durably = true
+	return nil
 }
+
+// syncTopicDirs makes the directories durable that topics have so far.
+func (b *Broker) syncTopicDirs() error { return errors.Join(b.dir.sync("topics"), b.dir.sync()) }
 
 // parallelOpens is how many logs are opened at a time at the start.
 const parallelOpens = 8
@@ -72,9 +83,15 @@ func (b *Broker) openLogs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(known) > 0 {
+		if err := b.syncTopicDirs(); err != nil {
+			return err
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelOpens)
 	for _, t := range known {
+		t.made.durably = true // nobody else is there yet
 		names, err := b.cfg.FS.List(t.dir())
 		if err != nil {
 			return fmt.Errorf("list the partitions of topic %s: %w", t.name, err)

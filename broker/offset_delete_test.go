@@ -1,11 +1,7 @@
 package broker_test
 
 import (
-	"context"
-	"os"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -15,42 +11,10 @@ import (
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
-
-// failing is a file system whose writes below a directory fail while there is one.
-type failing struct {
-	vfs.FS
-	below atomic.Pointer[string]
-}
-
-func newFailing(fs vfs.FS) *failing {
-	f := &failing{}
-	f.FS = errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		below := f.below.Load()
-		if below == nil || op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !strings.HasPrefix(op.Path, *below) {
-			return nil
-		}
-		return &os.PathError{Op: "write", Path: op.Path, Err: syscall.EIO}
-	}))
-	return f
-}
-
-// start starts a broker on it, which may not stop well.
-func (f *failing) start(t *testing.T) *broker.Broker {
-	t.Helper()
-	b, err := broker.Start(t.Context(), broker.Config{
-		Listen: []string{"127.0.0.1:0"}, DataDir: "data", FS: f,
-		Settings: map[string]string{"offsets.topic.num.partitions": "1"},
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.Stop(context.Background()) })
-	return b
-}
-
-// failBelow lets writes to a directory and what is in it fail from now on.
-func (f *failing) failBelow(dir string) { f.below.Store(&dir) }
 
 // TestALedgerIsDeletedBeforeItsOffset holds that OffsetDelete takes the committed offset
 // of a partition last: until the ledger is gone, it would write the offset anew.
@@ -69,11 +33,15 @@ func TestALedgerIsDeletedBeforeItsOffset(t *testing.T) {
 	internal, err := admin.ListTopicsWithInternal(t.Context())
 	require.NoError(t, err)
 	id := metadata.TopicID(internal["__individual_commit_offsets"].ID)
-	fs.failBelow("data/topics/" + id.String())
-	var gone kadm.TopicsSet
-	gone.Add("kept", 0)
-	_, err = admin.DeleteOffsets(t.Context(), "g", gone)
-	require.Error(t, err, "the ledger cannot be deleted")
+	below := "data/topics/" + id.String()
+	fs.failAt(func(op errorfs.Op) bool { return strings.HasPrefix(op.Path, below) })
+	req := kmsg.NewPtrOffsetDeleteRequest()
+	req.Group = "g"
+	req.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: "kept", Partitions: make([]kmsg.OffsetDeleteRequestTopicPartition, 1)}}
+	l.send(l.frame(req, 0))
+	var resp kmsg.OffsetDeleteResponse
+	l.receive(&resp)
+	require.Equal(t, kerr.NotCoordinator.Code, resp.ErrorCode, "the ledger cannot be deleted")
 	require.NotNil(t, lastCommit(t, b, "g", "kept"), "so the offset is not, either")
 }
 

@@ -39,6 +39,10 @@ type topic struct {
 		broker *brokerSettings
 	}
 	parts atomic.Pointer[[]*partition]
+	made  struct {
+		sync.Mutex
+		durably bool // the directory, by this process
+	}
 }
 
 // topicSettings are the settings of a topic that the broker acts on.
