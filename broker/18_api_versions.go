@@ -38,7 +38,7 @@ func (b *Broker) apiVersions(c *call, req *kmsg.ApiVersionsRequest) kmsg.Respons
 
 // extensionFeatures names the parts of the extension that a client may use here.
 func (b *Broker) extensionFeatures() []string {
-	features := []string{protocol.FeatureKeyFilter}
+	features := []string{protocol.FeatureKeyFilter, protocol.FeatureCooperativeDelivery}
 	if b.individualCommitEnabled() {
 		features = append(features, protocol.FeatureIndividualCommit)
 	}

@@ -110,6 +110,8 @@ func newAPITable() apiTable {
 		quick(0, 0, (*Broker).describeTopicPartitions),
 		one(1, 1, (*Broker).shareGroupHeartbeat),
 		names(one(1, 1, (*Broker).shareGroupDescribe)),
+		one(1, 2, (*Broker).shareFetch),
+		twoStage(1, 2, (*Broker).shareAcknowledge),
 		names(one(0, 1, (*Broker).describeShareGroupOffsets)),
 		one(0, 0, (*Broker).alterShareGroupOffsets),
 		one(0, 0, (*Broker).deleteShareGroupOffsets),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lacunamq/lacuna/broker/coordinator"
+	"github.com/lacunamq/lacuna/broker/dealer"
 	"github.com/lacunamq/lacuna/broker/filter"
 	"github.com/lacunamq/lacuna/broker/ledgers"
 	"github.com/lacunamq/lacuna/broker/metadata"
@@ -35,8 +36,11 @@ type Broker struct {
 	groups      *coordinator.Coordinator
 	ledgers     *ledgers.Coordinator
 	producerIDs *producerIDs
+	dealer      *dealer.Dealer
 	sessions    *fetchSessions
-	filters     *filter.Reader
+	// shareSessions are those of share groups.
+	shareSessions *shareSessions
+	filters       *filter.Reader
 	// memory is for requests that may wait for others, appendMemory for the rest.
 	memory, appendMemory *requestMemory
 	fetchMemory          *semaphore.Weighted // for fetched data
@@ -108,9 +112,11 @@ func (b *Broker) start(ctx context.Context) (err error) {
 	if err := b.openLedgers(ctx); err != nil {
 		return err
 	}
+	b.openDealer()
 	b.memory, b.appendMemory = newRequestMemory(b.limits.memoryBytes/2), newRequestMemory(b.limits.memoryBytes/2)
 	b.fetchMemory = semaphore.NewWeighted(b.limits.fetchMemory)
 	b.sessions = newFetchSessions(b.limits.fetchSessions, time.Now)
+	b.shareSessions = newShareSessions(b.limits.shareSessions)
 	if b.listeners, err = listen(b); err != nil {
 		return err
 	}
@@ -180,6 +186,9 @@ func (b *Broker) shut(ctx context.Context, clean bool) error {
 	if b.background.cancel != nil {
 		b.background.cancel()
 		b.background.wg.Wait()
+	}
+	if b.dealer != nil {
+		b.dealer.Close()
 	}
 	if b.ledgers != nil {
 		keep("the ledgers", b.ledgers.Close(context.Background()))

@@ -120,6 +120,7 @@ type limits struct {
 	fetchMaxBytes   int           // fetch.max.bytes
 	fetchMemory     int64         // fetch.max.memory.bytes
 	fetchSessions   int           // max.incremental.fetch.session.cache.slots
+	shareSessions   int           // group.share.max.share.sessions
 	cleanerMemory   int           // log.cleaner.dedupe.buffer.size
 	maxDecoded      int           // max.decoded.batch.bytes
 }

@@ -102,6 +102,7 @@ func (c *conn) serve() {
 	close(c.tasks)
 	writer.Wait()
 	stop()
+	c.b.disconnected(c)
 	c.nc.Close()
 }
 

@@ -75,6 +75,7 @@ func (b *Broker) configure(static map[string]string) error {
 		fetchMaxBytes:   int(v.Int("fetch.max.bytes")),
 		fetchMemory:     v.Int("fetch.max.memory.bytes"),
 		fetchSessions:   int(v.Int("max.incremental.fetch.session.cache.slots")),
+		shareSessions:   int(v.Int("group.share.max.share.sessions")),
 		cleanerMemory:   int(v.Int("log.cleaner.dedupe.buffer.size")),
 		maxDecoded:      int(v.Int("max.decoded.batch.bytes")),
 	}

@@ -42,4 +42,7 @@ func (b *Broker) tellShareGroups(image *metadata.Image) {
 	if b.groups != nil {
 		b.groups.SetCluster(shareCluster{image, b.settings()})
 	}
+	if b.dealer != nil {
+		b.dealer.SettingsChanged()
+	}
 }

@@ -198,6 +198,6 @@ func noBackoff(int) int64 { return 0 }
 // finish is what each operation that may have freed records ends with.
 func (d *Dispatcher) finish(out *Changes) {
 	d.flushPool()
-	out.tidy()
+	out.Tidy()
 	d.changeMode()
 }

@@ -47,7 +47,7 @@ func (d *Dispatcher) Acquire(dst []Delivery, memberID string, w Want, nowMs int6
 	d.hand = hand{member: m, offsets: d.hand.offsets[:0], batch: limit, limit: room, looks: limit, out: out}
 	d.deal(limit, min(limit, d.share(m, w.MaxRecords)))
 	d.toBatchEnd(w)
-	out.tidy()
+	out.Tidy()
 	if len(d.hand.offsets) == 0 {
 		return dst
 	}

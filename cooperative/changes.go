@@ -54,8 +54,8 @@ func (c *Changes) count(offset int64) {
 	}
 }
 
-// tidy brings in order what the operations of one call have appended.
-func (c *Changes) tidy() {
+// Tidy brings in order what was appended. Operations do so with what they append.
+func (c *Changes) Tidy() {
 	if !slices.IsSorted(c.Counts) {
 		slices.Sort(c.Counts)
 		c.Counts = slices.Compact(c.Counts)

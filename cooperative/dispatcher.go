@@ -89,6 +89,17 @@ func New(c Config, l *individualcommit.Ledger) *Dispatcher {
 	return d
 }
 
+// Mode is how records are dealt now: Feed wants keys in all but RoundRobin.
+func (d *Dispatcher) Mode() Mode { return d.config.Mode }
+
+// Config is what the dispatcher deals by, or will once a change of its mode takes effect.
+func (d *Dispatcher) Config() Config {
+	if d.next != nil {
+		return *d.next
+	}
+	return d.config
+}
+
 // SetLimits changes the limits. Raising them may make waiting fetches servable (Ready).
 func (d *Dispatcher) SetLimits(l Limits) {
 	d.config.Limits = l

@@ -45,7 +45,7 @@ func (d *Dispatcher) Feed(r Records, out *Changes) {
 		i += int(run.End - run.Start)
 	}
 	d.frontier = max(d.frontier, end)
-	out.tidy()
+	out.Tidy()
 }
 
 // nextOpen is the first run of uncommitted offsets in [from, end), empty at end if there

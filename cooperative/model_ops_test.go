@@ -309,7 +309,7 @@ func (m *model) restart() error {
 			return err
 		}
 	}
-	out.tidy()
+	out.Tidy()
 	m.d.RestorePending(pending)
 	return m.settled(&out, archived)
 }

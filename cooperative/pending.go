@@ -96,5 +96,5 @@ func (d *Dispatcher) DeadLettered(offsets []int64, out *Changes) {
 			out.commit(Run{Start: offset, End: offset + 1})
 		}
 	}
-	out.tidy()
+	out.Tidy()
 }

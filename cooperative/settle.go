@@ -16,7 +16,7 @@ func (d *Dispatcher) AdvanceStart(offset int64, out *Changes) {
 	}
 	d.forgetFresh(Run{End: offset})
 	d.frontier = max(d.frontier, offset)
-	out.tidy()
+	out.Tidy()
 	d.changeMode()
 }
 
@@ -31,7 +31,7 @@ func (d *Dispatcher) Settle(runs []Run, out *Changes) {
 		}
 		d.forgetFresh(r)
 	}
-	out.tidy()
+	out.Tidy()
 	d.changeMode()
 }
 

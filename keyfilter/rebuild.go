@@ -1,10 +1,6 @@
 package keyfilter
 
-import (
-	"encoding/binary"
-
-	"github.com/lacunamq/lacuna/protocol"
-)
+import "github.com/lacunamq/lacuna/protocol"
 
 // Verdict is what a filter makes of a batch.
 type Verdict uint8
@@ -20,14 +16,6 @@ const (
 func (v Verdict) String() string {
 	return [...]string{"none", "some", "all"}[v]
 }
-
-// Places in a batch's header that a rebuilt batch changes, and that its checksum covers.
-const (
-	batchLengthAt = 8
-	batchCountAt  = 57
-	// batchPrefixLen is what stands before the bytes that a batch's length counts.
-	batchPrefixLen = 12
-)
 
 // Rebuilder makes the batches to send. It keeps its buffers, so it allocates nothing
 // in steady state, and belongs to one user at a time. The zero value is ready.
@@ -77,15 +65,8 @@ func (r *Rebuilder) Append(dst []byte, d *Decoded, f *Filter, from int64) ([]byt
 			return append(dst[:at], d.batch...), All
 		}
 	}
-	finish(out[at:], count)
+	protocol.SetRecords(out[at:], count)
 	return out, Some
-}
-
-// finish corrects the header of a rebuilt batch of count records.
-func finish(batch []byte, count int) {
-	binary.BigEndian.PutUint32(batch[batchLengthAt:], uint32(len(batch)-batchPrefixLen))
-	binary.BigEndian.PutUint32(batch[batchCountAt:], uint32(count))
-	protocol.RenewCRC(batch)
 }
 
 // nextRun is the first run [start, end) of matching records at or after from; start is

@@ -152,7 +152,7 @@ func TestOpaqueBatchesPass(t *testing.T) {
 	clear(badCompression[protocol.BatchHeaderLen:])
 	protocol.RenewCRC(badCompression)
 	lyingCount := plainBatch(t, 100, protocol.CodecNone, 10, 10, 20)
-	binary.BigEndian.PutUint32(lyingCount[batchCountAt:], 1<<31-1)
+	binary.BigEndian.PutUint32(lyingCount[57:], 1<<31-1)
 	protocol.RenewCRC(lyingCount)
 	unknownCodec := plainBatch(t, 100, protocol.CodecNone, 10, 10, 20)
 	unknownCodec[22] |= 7

@@ -183,6 +183,15 @@ func setMaxTimestamp(h *BatchHeader, batch []byte, ms int64) {
 	h.CRC = binary.BigEndian.Uint32(batch[17:])
 }
 
+// SetRecords corrects the header of batch, which is exactly one batch whose records were
+// changed to count others that fit its header's offsets and timestamps: its length, count
+// and checksum.
+func SetRecords(batch []byte, count int) {
+	binary.BigEndian.PutUint32(batch[8:], uint32(len(batch)-batchPrefixLen))
+	binary.BigEndian.PutUint32(batch[57:], uint32(count))
+	RenewCRC(batch)
+}
+
 // RenewCRC computes the checksum of batch, which is exactly one batch, and writes it.
 func RenewCRC(batch []byte) {
 	binary.BigEndian.PutUint32(batch[17:], crc32.Checksum(batch[crcStart:], castagnoli))

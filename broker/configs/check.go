@@ -2,10 +2,12 @@ package configs
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Check says what is wrong with a value, in Kafka's words, or nothing.
@@ -161,6 +163,27 @@ func offsetReset(value string) string {
 	}
 	return fmt.Sprintf("Invalid value `%s` for configuration share.auto.offset.reset. The value must be either "+
 		"'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS.>'.", value)
+}
+
+var isoPart = regexp.MustCompile(`(?i)([\d.,]+)([DHMS])`)
+
+// ResetDuration is how long ago records may be that a group begins with, whose
+// share.auto.offset.reset is by_duration:PnDTnHnMn.nS.
+func ResetDuration(reset string) (time.Duration, error) {
+	text, ok := strings.CutPrefix(reset, "by_duration:")
+	if wrong := offsetReset(reset); !ok || wrong != "" {
+		return 0, fmt.Errorf("share.auto.offset.reset %q is no duration", reset)
+	}
+	ago := float64(0)
+	for _, part := range isoPart.FindAllStringSubmatch(text, -1) {
+		n, err := strconv.ParseFloat(strings.ReplaceAll(part[1], ",", "."), 64)
+		if err != nil {
+			return 0, fmt.Errorf("share.auto.offset.reset %q: %w", reset, err)
+		}
+		unit := map[string]time.Duration{"D": 24 * time.Hour, "H": time.Hour, "M": time.Minute, "S": time.Second}[strings.ToUpper(part[2])]
+		ago += n * float64(unit)
+	}
+	return time.Duration(min(ago, math.MaxInt64/2)), nil
 }
 
 // SplitList is the items of a list value, without the empty ones.

@@ -1,0 +1,248 @@
+package dealer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/ledgers"
+	"github.com/lacunamq/lacuna/broker/share"
+	"github.com/lacunamq/lacuna/cooperative"
+	"github.com/lacunamq/lacuna/individualcommit"
+)
+
+// Query is what a member asks for with one fetch.
+type Query struct {
+	Group, Member string
+	Partitions    []extension.TopicPartition // looked at in this order
+	MaxRecords    int                        // of all partitions; 0 or less: none
+	MaxBytes      int                        // about, of all partitions; one record comes in any case
+	BatchSize     int                        // the most records of a delivery; 0: any number
+	// WholeBatches deals the stored batch that reaches the limit to its end (KIP-1206, the
+	// acquire mode batch_optimized).
+	WholeBatches bool
+	MaxWait      time.Duration
+}
+
+// Dealt is what a fetch got of one partition.
+type Dealt struct {
+	Deliveries []cooperative.Delivery // by offset
+	Err        error
+
+	log         Log
+	recordBytes int // what a record takes in the log, about
+}
+
+// fetch is a Query on its way.
+type fetch struct {
+	q    *Query
+	view *share.View
+	// done holds a signal when there is something to answer, or the fetch is to begin
+	// again.
+	done chan struct{}
+
+	mu      sync.Mutex
+	records int // that it may still get
+	bytes   int // that it may still get
+	got     int
+	over    bool // nothing is dealt to it any more
+	repeat  bool // partitions have changed hands
+	dealt   []Dealt
+}
+
+// Fetch deals records to a member, and waits until there are some, the time is over or ctx
+// ends. The results are in the order of the partitions.
+func (d *Dealer) Fetch(ctx context.Context, q *Query) ([]Dealt, error) {
+	waiting, cancel := context.WithTimeout(ctx, q.MaxWait)
+	defer cancel()
+	for {
+		view, err := d.opts.Groups.Share(ctx, q.Group)
+		if err != nil {
+			return nil, err
+		}
+		f := &fetch{q: q, view: view, done: make(chan struct{}, 1), records: q.MaxRecords, bytes: q.MaxBytes, dealt: make([]Dealt, len(q.Partitions))}
+		if !f.run(ctx, waiting, d) {
+			return f.dealt, nil
+		}
+	}
+}
+
+// run tells whether the fetch is to begin again.
+func (f *fetch) run(ctx, waiting context.Context, d *Dealer) (again bool) {
+	parts := make([]*partition, len(f.dealt))
+	failed := false
+	for i, tp := range f.q.Partitions {
+		p, err := d.partition(ctx, key{f.q.Group, tp})
+		switch {
+		case err == nil:
+			parts[i] = p
+		case errors.Is(err, ledgers.ErrShareGone):
+			f.again()
+		default:
+			f.dealt[i].Err, failed = err, true
+		}
+	}
+	for i, p := range parts {
+		if p != nil {
+			f.dealt[i].log = p.log
+			p.begin(f, i)
+		}
+	}
+	defer func() { again = f.end(parts) && waiting.Err() == nil && d.ctx.Err() == nil }()
+	if failed || f.q.MaxRecords <= 0 {
+		return false
+	}
+	select {
+	case <-f.done:
+	case <-waiting.Done():
+	case <-d.ctx.Done():
+	}
+	return false
+}
+
+// end takes the fetch out of all partitions, and tells whether it is to begin again.
+func (f *fetch) end(parts []*partition) (again bool) {
+	f.mu.Lock()
+	f.over = true
+	again = f.repeat && f.got == 0
+	f.mu.Unlock()
+	for _, p := range parts {
+		if p != nil {
+			p.leave(f)
+		}
+	}
+	return again
+}
+
+func (f *fetch) signal() {
+	select {
+	case f.done <- struct{}{}:
+	default:
+	}
+}
+
+// again ends a fetch that waits for a partition which is no more.
+func (f *fetch) again() {
+	f.mu.Lock()
+	f.repeat = true
+	f.mu.Unlock()
+	f.signal()
+}
+
+// begin deals what there is to a fetch, or lets it wait.
+func (p *partition) begin(f *fetch, i int) {
+	_, err := p.do(func(*individualcommit.Ledger) {
+		s := &p.locked
+		if f.view != nil && (s.view == nil || f.view.Epoch() > s.view.Epoch()) {
+			p.adopt(f.view, nil)
+		}
+		if s.view == nil || !s.view.MayFetch(f.q.Member, p.Topic, p.Partition) {
+			return
+		}
+		if old, ok := s.waiting[f.q.Member]; ok { // one fetch of a member waits at a time
+			old.fetch.signal()
+		}
+		s.waiting[f.q.Member] = waiter{f, i}
+		if !p.deal(f, i) && f.mayWait() {
+			s.dealing.Wait(f.q.Member, f.q.MaxRecords)
+		} else {
+			delete(s.waiting, f.q.Member)
+		}
+	})
+	switch {
+	case errors.Is(err, ledgers.ErrShareGone):
+		f.again()
+	case err != nil:
+		f.fail(i, err)
+	}
+	p.rouse()
+}
+
+// fail answers a fetch with what is wrong with one of its partitions.
+func (f *fetch) fail(i int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dealt[i].Err = err
+	f.signal()
+}
+
+// mayWait tells whether the fetch has nothing yet, so that it may wait.
+func (f *fetch) mayWait() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.got == 0 && !f.over && f.q.MaxRecords > 0
+}
+
+// leave ends the wait of a fetch. If the ledger is gone so are those who wait for it.
+func (p *partition) leave(f *fetch) {
+	_, _ = p.do(func(*individualcommit.Ledger) {
+		if w, ok := p.locked.waiting[f.q.Member]; ok && w.fetch == f {
+			delete(p.locked.waiting, f.q.Member)
+			p.locked.dealing.Cancel(f.q.Member)
+		}
+	})
+}
+
+// serve deals to the fetches that wait as long as that gives anybody anything. The
+// ledger's lock is held.
+func (p *partition) serve() {
+	s := &p.locked
+	for served := true; served; {
+		served = false
+		s.ready = s.dealing.Ready(s.ready[:0])
+		for _, member := range s.ready {
+			w, ok := s.waiting[member]
+			if !ok {
+				s.dealing.Cancel(member)
+				continue
+			}
+			if p.deal(w.fetch, w.index) {
+				delete(s.waiting, member)
+				served = true
+			}
+		}
+	}
+}
+
+// deal acquires records for a fetch, and tells whether it need not wait here any more. The
+// ledger's lock is held.
+func (p *partition) deal(f *fetch, i int) bool {
+	s := &p.locked
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	most := min(f.records, f.bytes/s.recordBytes)
+	if f.got == 0 {
+		most = min(f.records, max(most, 1))
+	}
+	if f.over || most <= 0 {
+		s.dealing.Cancel(f.q.Member)
+		return true
+	}
+	if err := p.ledger.Room(most); err != nil {
+		f.dealt[i].Err = fmt.Errorf("%s: nothing is dealt: %w", p.key, err)
+		s.dealing.Cancel(f.q.Member)
+		f.signal()
+		return true
+	}
+	want := cooperative.Want{MaxRecords: most, BatchSize: f.q.BatchSize}
+	if f.q.WholeBatches {
+		want.BatchEnd = s.batches.after
+	}
+	d := &f.dealt[i]
+	before := len(d.Deliveries)
+	d.Deliveries = s.dealing.Acquire(d.Deliveries, f.q.Member, want, p.d.nowMs(), &s.changes)
+	n := 0
+	for _, delivery := range d.Deliveries[before:] {
+		n += int(delivery.End - delivery.Start)
+	}
+	if n == 0 {
+		return false
+	}
+	d.recordBytes = s.recordBytes
+	f.records, f.bytes, f.got = f.records-n, f.bytes-n*s.recordBytes, f.got+n
+	f.signal()
+	return true
+}

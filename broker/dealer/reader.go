@@ -1,0 +1,208 @@
+package dealer
+
+import (
+	"fmt"
+
+	"github.com/lacunamq/lacuna/commitlog"
+	"github.com/lacunamq/lacuna/cooperative"
+	"github.com/lacunamq/lacuna/individualcommit"
+	"github.com/lacunamq/lacuna/keyfilter"
+	"github.com/lacunamq/lacuna/protocol"
+)
+
+// readBytes is how much of the log is read ahead at a time.
+const readBytes = 1 << 20
+
+// keepBytes is how large a buffer is kept for the next time.
+const keepBytes = 4 << 20
+
+// stretch says what is to be read of a log.
+type stretch struct {
+	end       int64 // up to which
+	committed bool  // without what transactions aborted
+	keyed     bool  // with the keys
+	maxBatch  int   // how much a batch may take decompressed
+}
+
+// reader finds the records of a log that may be dealt. It keeps its buffers, so what it
+// returns is valid until it reads again.
+type reader struct {
+	buf     []byte
+	codec   protocol.Decompressor
+	runs    []individualcommit.Run
+	keys    []cooperative.Key
+	batches []individualcommit.Run // the batches that were read
+	bytes   int                    // their size
+	count   int                    // of their records
+	aborted abortedProducers
+}
+
+// read reads from an offset on, about readBytes at a time.
+func (r *reader) read(log Log, from int64, s stretch) (cooperative.Records, error) {
+	r.runs, r.keys, r.batches = r.runs[:0], r.keys[:0], r.batches[:0]
+	r.bytes, r.count = 0, 0
+	if from >= s.end {
+		return cooperative.Records{Start: from, End: from}, nil
+	}
+	// What is read ends with a batch, which may lie beyond the stretch.
+	got, err := log.Read(r.buf[:0], from, commitlog.ReadOptions{MaxBytes: readBytes, UpTo: log.Bounds().HighWatermark, MinOne: true})
+	if err != nil {
+		return cooperative.Records{}, fmt.Errorf("read from offset %d: %w", from, err)
+	}
+	if r.buf = got.Data; cap(r.buf) > keepBytes {
+		r.buf = nil
+	}
+	end := min(got.Next, s.end)
+	r.aborted.reset()
+	if s.committed {
+		if err := r.aborted.load(log, from, end); err != nil {
+			return cooperative.Records{}, fmt.Errorf("aborted transactions from offset %d on: %w", from, err)
+		}
+	}
+	r.bytes = len(got.Data)
+	for rest := got.Data; len(rest) > 0; {
+		h, err := protocol.ParseBatchHeader(rest)
+		if err != nil {
+			return cooperative.Records{}, fmt.Errorf("batch behind offset %d: %w", end, err)
+		}
+		batch := rest[:h.Size()]
+		rest = rest[h.Size():]
+		if h.BaseOffset < end {
+			r.take(&h, batch, individualcommit.Run{Start: max(from, h.BaseOffset), End: min(end, h.NextOffset())}, &s)
+		}
+	}
+	return cooperative.Records{Start: from, End: end, Runs: r.runs, Keys: r.keys}, nil
+}
+
+// take notes the records of a batch that lie within.
+func (r *reader) take(h *protocol.BatchHeader, batch []byte, within individualcommit.Run, s *stretch) {
+	r.count += int(h.NumRecords)
+	if h.Control() {
+		r.aborted.marker(h)
+		return
+	}
+	if s.committed && h.Transactional() && r.aborted.has(h) {
+		return
+	}
+	r.batches = append(r.batches, individualcommit.Run{Start: h.BaseOffset, End: h.NextOffset()})
+	whole := int64(h.NumRecords) == int64(h.LastOffsetDelta)+1
+	if whole && !s.keyed {
+		r.add(within)
+		return
+	}
+	records, err := r.codec.Records(h, batch, s.maxBatch)
+	if err != nil {
+		r.addUnread(within, s)
+		return
+	}
+	it := protocol.IterateRecords(h, records)
+	at := within.Start
+	for it.Next() {
+		record := it.Record()
+		if record.Offset < within.Start {
+			continue
+		}
+		if record.Offset >= within.End {
+			return
+		}
+		r.add(individualcommit.Run{Start: record.Offset, End: record.Offset + 1})
+		if s.keyed {
+			r.keys = append(r.keys, cooperative.Key{Hash: keyfilter.Hash(record.Key, record.Offset), Null: record.Key == nil})
+		}
+		at = record.Offset + 1
+	}
+	if it.Err() != nil && at < within.End {
+		r.addUnread(individualcommit.Run{Start: at, End: within.End}, s)
+	}
+}
+
+// addUnread notes offsets of which it is not known whether they hold records, or with what
+// key: they are dealt, since it is for the client to say what is wrong with them.
+func (r *reader) addUnread(run individualcommit.Run, s *stretch) {
+	r.add(run)
+	if s.keyed {
+		for range run.End - run.Start {
+			r.keys = append(r.keys, cooperative.Key{Null: true})
+		}
+	}
+}
+
+func (r *reader) add(run individualcommit.Run) {
+	if n := len(r.runs); n > 0 && r.runs[n-1].End == run.Start {
+		r.runs[n-1].End = run.End
+		return
+	}
+	r.runs = append(r.runs, run)
+}
+
+// abortedProducers follows along a log whose records are of a transaction that was
+// aborted, as a consumer under read_committed does.
+type abortedProducers struct {
+	txns []commitlog.AbortedTxn // by first offset, those that have not begun yet
+	in   map[int64]bool         // producers in a transaction that was aborted
+}
+
+func (a *abortedProducers) reset() {
+	a.txns = nil
+	clear(a.in)
+}
+
+func (a *abortedProducers) load(log Log, from, to int64) (err error) {
+	a.txns, err = log.AbortedTxns(from, to)
+	if a.in == nil && len(a.txns) > 0 {
+		a.in = make(map[int64]bool)
+	}
+	return err
+}
+
+// has tells whether the records of a batch were aborted.
+func (a *abortedProducers) has(h *protocol.BatchHeader) bool {
+	for len(a.txns) > 0 && a.txns[0].FirstOffset <= h.LastOffset() {
+		a.in[a.txns[0].ProducerID] = true
+		a.txns = a.txns[1:]
+	}
+	return a.in[h.ProducerID]
+}
+
+// marker ends the transaction of a producer.
+func (a *abortedProducers) marker(h *protocol.BatchHeader) { delete(a.in, h.ProducerID) }
+
+// batchEnds remembers where stored batches end, for fetches that take batches whole.
+type batchEnds struct {
+	runs []individualcommit.Run // rising
+}
+
+// maxBatchEnds is how many batches are remembered. Of others, fetches take what they asked
+// for.
+const maxBatchEnds = 4096
+
+func (b *batchEnds) add(runs []individualcommit.Run) {
+	for _, r := range runs {
+		if n := len(b.runs); n > 0 && r.Start < b.runs[n-1].End {
+			if r.Start >= b.runs[n-1].Start {
+				continue
+			}
+			b.runs = b.runs[:0] // the log is read again from further up
+		}
+		b.runs = append(b.runs, r)
+	}
+	if len(b.runs) > 2*maxBatchEnds {
+		b.runs = b.runs[:copy(b.runs, b.runs[len(b.runs)-maxBatchEnds:])]
+	}
+}
+
+// after is one past the last offset of the batch that holds offset.
+func (b *batchEnds) after(offset int64) int64 {
+	lo, hi := 0, len(b.runs)
+	for lo < hi {
+		if mid := (lo + hi) / 2; b.runs[mid].End <= offset {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(b.runs) && b.runs[lo].Start <= offset {
+		return b.runs[lo].End
+	}
+	return offset + 1
+}

@@ -1,0 +1,147 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lacunamq/lacuna/broker/dealer"
+	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// shareRead reads what one share fetch was dealt.
+type shareRead struct {
+	b        *Broker
+	full     bool // the answer names every partition
+	targets  []extension.TopicPartition
+	dealt    []dealer.Dealt
+	buf      *[]byte // holds the records of all partitions
+	reserved int64   // bytes of the budget for fetched data
+}
+
+// release gives back the memory of the records, once they have been sent.
+func (r *shareRead) release() {
+	if r.reserved > 0 {
+		r.b.fetchMemory.Release(r.reserved)
+	}
+	*r.buf = (*r.buf)[:0]
+	if cap(*r.buf) <= pooledFetchBytes {
+		fetchPool.Put(r.buf)
+	}
+}
+
+// acknowledge begins what the request acknowledges, which comes before what it fetches.
+func (r *shareRead) acknowledge(m shareMember, req *kmsg.ShareFetchRequest) *shareAcks {
+	acks := &shareAcks{b: r.b, m: m, renew: req.IsRenewAck}
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			if len(p.AcknowledgementBatches) == 0 {
+				continue
+			}
+			var wrong error
+			for k := range p.AcknowledgementBatches {
+				batch := &p.AcknowledgementBatches[k]
+				if wrong = acks.add(batch.FirstOffset, batch.LastOffset, batch.AcknowledgeTypes); wrong != nil {
+					break
+				}
+			}
+			acks.begin(extension.TopicPartition{Topic: t.TopicID, Partition: p.Partition}, wrong)
+		}
+	}
+	return acks
+}
+
+// fetch has records dealt.
+func (r *shareRead) fetch(ctx context.Context, m shareMember, req *kmsg.ShareFetchRequest, targets []extension.TopicPartition) (err error) {
+	if len(targets) == 0 || req.IsRenewAck {
+		return nil
+	}
+	r.targets = targets
+	r.dealt, err = r.b.dealer.Fetch(ctx, r.b.query(m, req, targets))
+	return err
+}
+
+// answer fills in resp with what was dealt and what became of the acknowledgements.
+func (r *shareRead) answer(ctx context.Context, resp *kmsg.ShareFetchResponse, acks []shareAck) {
+	for i := range r.dealt {
+		d := &r.dealt[i]
+		if !r.full && d.Err == nil && len(d.Deliveries) == 0 {
+			continue
+		}
+		at := partitionIn(resp, r.targets[i])
+		if d.Err == nil {
+			d.Err = r.read(ctx, d, at)
+		}
+		if d.Err != nil {
+			at.ErrorCode, at.ErrorMessage = r.b.errorAnswer(shareFetchError(d.Err))
+		}
+	}
+	for i := range acks {
+		at := partitionIn(resp, acks[i].TopicPartition)
+		if err := acks[i].err; err != nil {
+			at.AcknowledgeErrorCode, at.AcknowledgeErrorMessage = r.b.errorAnswer(err)
+		}
+	}
+}
+
+// read reads the records that were dealt of one partition.
+func (r *shareRead) read(ctx context.Context, d *dealer.Dealt, at *kmsg.ShareFetchResponseTopicPartition) error {
+	if len(d.Deliveries) == 0 {
+		return nil
+	}
+	bytes := min(int64(d.Bytes()), r.b.limits.fetchMemory)
+	if err := r.b.fetchMemory.Acquire(ctx, bytes); err != nil {
+		return fmt.Errorf("%w: %w", kerr.RequestTimedOut, err) // the connection is gone
+	}
+	r.reserved += bytes
+	before := len(*r.buf)
+	data, err := d.AppendRecords(*r.buf, r.b.limits.maxDecoded)
+	if err != nil {
+		return err
+	}
+	*r.buf = data
+	r.b.metrics.fetchedBytes.Add(float64(len(data) - before))
+	at.Records = data[before:len(data):len(data)]
+	at.AcquiredRecords = make([]kmsg.ShareFetchResponseTopicPartitionAcquiredRecord, len(d.Deliveries))
+	for i := range d.Deliveries {
+		a := &at.AcquiredRecords[i]
+		a.FirstOffset, a.LastOffset, a.DeliveryCount = d.Deliveries[i].Start, d.Deliveries[i].End-1, d.Deliveries[i].Count
+	}
+	return nil
+}
+
+// partitionIn is the place of a partition in the answer, which is made if need be.
+func partitionIn(resp *kmsg.ShareFetchResponse, tp extension.TopicPartition) *kmsg.ShareFetchResponseTopicPartition {
+	var t *kmsg.ShareFetchResponseTopic
+	for i := range resp.Topics {
+		if resp.Topics[i].TopicID == tp.Topic {
+			t = &resp.Topics[i]
+		}
+	}
+	if t == nil {
+		resp.Topics = append(resp.Topics, kmsg.NewShareFetchResponseTopic())
+		t = &resp.Topics[len(resp.Topics)-1]
+		t.TopicID = tp.Topic
+	}
+	for i := range t.Partitions {
+		if t.Partitions[i].Partition == tp.Partition {
+			return &t.Partitions[i]
+		}
+	}
+	t.Partitions = append(t.Partitions, kmsg.NewShareFetchResponseTopicPartition())
+	p := &t.Partitions[len(t.Partitions)-1]
+	p.Partition = tp.Partition
+	return p
+}
+
+// shareFetchError is how a client is told of an error.
+func shareFetchError(err error) error {
+	if errors.Is(err, extension.ErrUnknownPartition) {
+		return fmt.Errorf("%w: %w", kerr.UnknownTopicOrPartition, err)
+	}
+	return err
+}
