@@ -31,11 +31,12 @@ type adminConfig struct {
 	kafka []kgo.Opt
 }
 
-// Opt is an option of both [NewAdmin] and [OpenReader].
+// Opt is an option of [NewAdmin], [OpenReader] and [OpenWorker].
 type Opt struct{ kafka []kgo.Opt }
 
 func (o Opt) applyAdmin(cfg *adminConfig)   { cfg.kafka = append(cfg.kafka, o.kafka...) }
 func (o Opt) applyReader(cfg *readerConfig) { cfg.kafka = append(cfg.kafka, o.kafka...) }
+func (o Opt) applyWorker(cfg *workerConfig) { cfg.kafka = append(cfg.kafka, o.kafka...) }
 
 // KafkaOpts passes options to the kgo client below: brokers, TLS, SASL, dialer, logger,
 // client id. Options about kgo's own consuming and producing have no effect.

@@ -10,8 +10,12 @@ import (
 
 func (c *cluster) apiVersions(req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
-	for _, key := range []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets, kmsg.Metadata, kmsg.OffsetCommit, kmsg.OffsetFetch,
-		kmsg.FindCoordinator, kmsg.ApiVersions, kmsg.OffsetForLeaderEpoch} {
+	keys := []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets, kmsg.Metadata, kmsg.OffsetCommit, kmsg.OffsetFetch,
+		kmsg.FindCoordinator, kmsg.ApiVersions, kmsg.OffsetForLeaderEpoch}
+	if c.share != nil {
+		keys = append(keys, kmsg.ShareFetch, kmsg.ShareAcknowledge, kmsg.ShareGroupHeartbeat, kmsg.DescribeConfigs)
+	}
+	for _, key := range keys {
 		k := kmsg.NewApiVersionsResponseApiKey()
 		k.ApiKey, k.MaxVersion = int16(key), kmsg.RequestForKey(int16(key)).MaxVersion()
 		resp.ApiKeys = append(resp.ApiKeys, k)

@@ -24,6 +24,7 @@ type cluster struct {
 	topics map[string]*fakeTopic
 	groups map[string]map[TopicPartition]*fakeLedger
 	grew   chan struct{} // closed and replaced with every record
+	share  *fakeShare // nil: no share groups
 	conns  map[net.Conn]struct{}
 	down   bool
 	nodes  int32
@@ -153,6 +154,9 @@ func (c *cluster) dial(_ context.Context, _, host string) (net.Conn, error) {
 	c.wg.Go(func() {
 		defer far.Close()
 		c.serve(node, far)
+		if c.share != nil {
+			c.share.disconnected(far)
+		}
 	})
 	return near, nil
 }
@@ -173,7 +177,7 @@ func (c *cluster) serve(node int32, conn net.Conn) {
 		if err := req.ReadFrom(body); err != nil {
 			return
 		}
-		resp, lose := c.answer(node, req)
+		resp, lose := c.answer(node, conn, req)
 		if lose || resp == nil {
 			return
 		}
@@ -187,13 +191,18 @@ func (c *cluster) serve(node int32, conn net.Conn) {
 	}
 }
 
-func (c *cluster) answer(node int32, req kmsg.Request) (resp kmsg.Response, lose bool) {
+func (c *cluster) answer(node int32, conn net.Conn, req kmsg.Request) (resp kmsg.Response, lose bool) {
 	c.mu.Lock()
 	c.requests[req.Key()]++
 	intercept := c.intercept
 	c.mu.Unlock()
 	if intercept != nil {
 		if resp, lose = intercept(node, req); resp != nil {
+			return resp, lose
+		}
+	}
+	if c.share != nil {
+		if resp := c.share.answer(conn, req); resp != nil {
 			return resp, lose
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/lacunamq/lacuna/protocol"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // SlotRange is the key slots from Lo to Hi, both included. The slot of a record is the
@@ -32,37 +31,22 @@ type readerOpt func(*readerConfig)
 func (o readerOpt) applyReader(cfg *readerConfig) { o(cfg) }
 
 type readerConfig struct {
-	kafka      []kgo.Opt
-	group      string
-	topics     []string
+	consumeConfig
 	partitions map[string][]int32
 	positions  map[TopicPartition]int64
-	filter     protocol.KeyFilter
 
-	readCommitted   bool
-	reset           Position
-	refreshInterval time.Duration
-	commitLinger    time.Duration
-	maxQueuedRuns   int
-	backoff         func(tries int) time.Duration
-
-	fetchMaxWait           time.Duration
-	fetchMinBytes          int32
-	fetchMaxBytes          int32
-	fetchMaxPartitionBytes int32
+	readCommitted bool
+	reset         Position
+	commitLinger  time.Duration
+	maxQueuedRuns int
 }
 
 func defaultReaderConfig() readerConfig {
 	return readerConfig{
-		partitions:             make(map[string][]int32),
-		positions:              make(map[TopicPartition]int64),
-		refreshInterval:        10 * time.Second,
-		maxQueuedRuns:          1_000_000,
-		backoff:                defaultBackoff,
-		fetchMaxWait:           500 * time.Millisecond,
-		fetchMinBytes:          1,
-		fetchMaxBytes:          50 << 20,
-		fetchMaxPartitionBytes: 1 << 20,
+		consumeConfig: defaultConsumeConfig(),
+		partitions:    make(map[string][]int32),
+		positions:     make(map[TopicPartition]int64),
+		maxQueuedRuns: 1_000_000,
 	}
 }
 
@@ -79,11 +63,11 @@ func defaultBackoff(tries int) time.Duration {
 // Group names the group whose ledger the Reader reads from and commits to. Without it
 // the Reader starts where [ResetPosition] says, or at the offsets of [StartAt], and cannot
 // commit.
-func Group(name string) ReaderOpt { return readerOpt(func(cfg *readerConfig) { cfg.group = name }) }
+func Group(name string) ConsumeOpt { return consumeOpt(func(cfg *consumeConfig) { cfg.group = name }) }
 
 // Topics are read with all their partitions, also those added later.
-func Topics(names ...string) ReaderOpt {
-	return readerOpt(func(cfg *readerConfig) { cfg.topics = append(cfg.topics, names...) })
+func Topics(names ...string) ConsumeOpt {
+	return consumeOpt(func(cfg *consumeConfig) { cfg.topics = append(cfg.topics, names...) })
 }
 
 // Partitions are read of a topic, and no others.
@@ -106,14 +90,14 @@ func StartAt(topic string, partition int32, offset int64) ReaderOpt {
 // Slots limits the Reader to the records whose key slot is in one of the ranges, or whose
 // key is one of [Keys]. Readers that share a partition take disjoint ranges that together
 // cover 0 to 65535.
-func Slots(ranges ...SlotRange) ReaderOpt {
-	return readerOpt(func(cfg *readerConfig) { cfg.filter.Ranges = append(cfg.filter.Ranges, ranges...) })
+func Slots(ranges ...SlotRange) ConsumeOpt {
+	return consumeOpt(func(cfg *consumeConfig) { cfg.filter.Ranges = append(cfg.filter.Ranges, ranges...) })
 }
 
 // Keys limits the Reader to the records with one of these keys, byte for byte, or whose
 // slot is in [Slots].
-func Keys(keys ...[]byte) ReaderOpt {
-	return readerOpt(func(cfg *readerConfig) {
+func Keys(keys ...[]byte) ConsumeOpt {
+	return consumeOpt(func(cfg *consumeConfig) {
 		for _, key := range keys {
 			cfg.filter.Keys = append(cfg.filter.Keys, append([]byte{}, key...))
 		}
@@ -138,8 +122,8 @@ func ResetPosition(p Position) ReaderOpt {
 // RefreshInterval is how often the Reader reads its ledger and the topics' metadata again:
 // so it learns what others have committed or an operator has reopened, and of partitions
 // that were added. The default is 10 s.
-func RefreshInterval(d time.Duration) ReaderOpt {
-	return readerOpt(func(cfg *readerConfig) { cfg.refreshInterval = d })
+func RefreshInterval(d time.Duration) ConsumeOpt {
+	return consumeOpt(func(cfg *consumeConfig) { cfg.refreshInterval = d })
 }
 
 // CommitLinger is how long a commit waits for others to travel with it. By default it does
@@ -156,36 +140,33 @@ func MaxQueuedRuns(n int) ReaderOpt {
 
 // RetryBackoff is how long to wait before a request is tried again, by the number of times
 // that it failed. The default doubles from 100 ms to 5 s.
-func RetryBackoff(fn func(tries int) time.Duration) ReaderOpt {
-	return readerOpt(func(cfg *readerConfig) { cfg.backoff = fn })
+func RetryBackoff(fn func(tries int) time.Duration) ConsumeOpt {
+	return consumeOpt(func(cfg *consumeConfig) { cfg.backoff = fn })
 }
 
 // FetchMaxWait is how long a broker may wait for data before it answers a fetch. The
 // default is 500 ms.
-func FetchMaxWait(d time.Duration) ReaderOpt {
-	return readerOpt(func(cfg *readerConfig) { cfg.fetchMaxWait = d })
+func FetchMaxWait(d time.Duration) ConsumeOpt {
+	return consumeOpt(func(cfg *consumeConfig) { cfg.fetchMaxWait = d })
 }
 
 // FetchMinBytes is how much (matching) data a broker collects before it answers, within
 // FetchMaxWait. The default is 1.
-func FetchMinBytes(n int32) ReaderOpt {
-	return readerOpt(func(cfg *readerConfig) { cfg.fetchMinBytes = n })
+func FetchMinBytes(n int32) ConsumeOpt {
+	return consumeOpt(func(cfg *consumeConfig) { cfg.fetchMinBytes = n })
 }
 
 // FetchMaxBytes bounds the answer to one fetch, compressed, except that one batch always
 // fits. A Reader holds up to two answers of each broker: one that Poll returned from and
 // the next. The default is 50 MB.
-func FetchMaxBytes(n int32) ReaderOpt {
-	return readerOpt(func(cfg *readerConfig) { cfg.fetchMaxBytes = n })
+func FetchMaxBytes(n int32) ConsumeOpt {
+	return consumeOpt(func(cfg *consumeConfig) { cfg.fetchMaxBytes = n })
 }
 
 // FetchMaxPartitionBytes bounds each partition's part of an answer. The default is 1 MB.
-func FetchMaxPartitionBytes(n int32) ReaderOpt {
-	return readerOpt(func(cfg *readerConfig) { cfg.fetchMaxPartitionBytes = n })
+func FetchMaxPartitionBytes(n int32) ConsumeOpt {
+	return consumeOpt(func(cfg *consumeConfig) { cfg.fetchMaxPartitionBytes = n })
 }
-
-// filtered tells that the Reader wants a part of the keys only.
-func (cfg *readerConfig) filtered() bool { return len(cfg.filter.Ranges)+len(cfg.filter.Keys) > 0 }
 
 // features are those that the broker must have.
 func (cfg *readerConfig) features() (names []string) {
@@ -220,34 +201,18 @@ func (cfg *readerConfig) validate() error {
 			return fmt.Errorf("start offset %d of %v is negative", offset, tp)
 		}
 	}
-	for _, r := range cfg.filter.Ranges {
-		if r.Lo > r.Hi {
-			return fmt.Errorf("slot range %d-%d is inverted", r.Lo, r.Hi)
-		}
-	}
-	for _, key := range cfg.filter.Keys {
-		if len(key) > protocol.MaxKeyBytes {
-			return fmt.Errorf("a key of %d bytes is longer than the %d that a filter takes", len(key), protocol.MaxKeyBytes)
-		}
-	}
-	if n := len(cfg.filter.Ranges) + len(cfg.filter.Keys); n > protocol.MaxKeysAndRanges {
-		return fmt.Errorf("%d slot ranges and keys are more than the %d that a fetch takes", n, protocol.MaxKeysAndRanges)
+	if err := cfg.validateFilter(); err != nil {
+		return err
 	}
 	return cfg.validateLimits()
 }
 
 func (cfg *readerConfig) validateLimits() error {
 	switch {
-	case cfg.refreshInterval <= 0:
-		return fmt.Errorf("refresh interval %v is not positive", cfg.refreshInterval)
 	case cfg.commitLinger < 0:
 		return fmt.Errorf("commit linger %v is negative", cfg.commitLinger)
 	case cfg.maxQueuedRuns <= 0:
 		return fmt.Errorf("max queued runs %d is not positive", cfg.maxQueuedRuns)
-	case cfg.fetchMaxWait < 0 || cfg.fetchMaxWait > time.Hour:
-		return fmt.Errorf("fetch max wait %v is not between 0 and an hour", cfg.fetchMaxWait)
-	case cfg.fetchMinBytes < 0 || cfg.fetchMaxBytes <= 0 || cfg.fetchMaxPartitionBytes <= 0:
-		return errors.New("a fetch's byte limit is not positive")
 	}
-	return nil
+	return cfg.consumeConfig.validateLimits()
 }

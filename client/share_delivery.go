@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// sharePartition names a partition as the share APIs do, by its topic's id.
+type sharePartition struct {
+	topic  topicID
+	number int32
+}
+
+// ackKind is what a member says of an acquired record; the values are those on the wire
+// (KIP-932, KIP-1222).
+type ackKind int8
+
+const (
+	ackGap     ackKind = iota // there is no record at this offset
+	ackAccept                 // done
+	ackRelease                // to be delivered again
+	ackReject                 // never to be delivered again
+	ackRenew                  // still at work: start the acquisition lock anew
+)
+
+// deliveryState is how far a delivery is. It only ever grows.
+type deliveryState int8
+
+const (
+	deliveryQueued  deliveryState = iota // waits for a handler
+	deliveryRunning                      // a handler has it
+	deliveryDone                         // its outcome is to be acknowledged, or is on its way
+	deliveryOver                         // acknowledged, or no longer this member's
+)
+
+// delivery is one record that this member has acquired. It is over when the broker has
+// answered its acknowledgement, or when the acquisition is lost.
+type delivery struct {
+	record  ShareRecord
+	at      sharePartition
+	session *shareSession
+	lane    *lane // of its key, nil if it has no order
+	state   deliveryState
+	outcome ackKind
+	stale   bool // no handler was to see it
+	// cancel ends the context of its handler. It is set while state is running, and is
+	// the Worker's: the state here only hands it back.
+	cancel context.CancelCauseFunc
+}
+
+func (d *delivery) offset() int64 { return d.record.Offset }
+
+// unfinished tells that its acquisition lock is still needed for a handler.
+func (d *delivery) unfinished() bool { return d.state <= deliveryRunning }
+
+// lease is a set of records whose acquisition locks end at one time.
+type lease struct {
+	deadline time.Time
+	renewAt  time.Time // zero: not to be renewed, or a renewal is on its way
+	held     []*delivery
+}
+
+// prune forgets what needs the lock no more, and tells whether anything is left.
+func (l *lease) prune() bool {
+	kept := l.held[:0]
+	for _, d := range l.held {
+		if d.unfinished() {
+			kept = append(kept, d)
+		}
+	}
+	clear(l.held[len(kept):])
+	l.held = kept
+	return len(kept) > 0
+}
+
+// lost is a delivery that ended without its outcome being recorded, and why.
+type lost struct {
+	delivery *delivery
+	was      deliveryState
+	err      error
+}
