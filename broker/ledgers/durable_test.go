@@ -248,6 +248,19 @@ func TestDamageOfTheInternalLog(t *testing.T) {
 	}
 }
 
+// appendLater appends a record of a later version, and restarts.
+func (r *rig) appendLater(key individualcommit.Key) {
+	r.t.Helper()
+	later := []byte{0, 9, 0, 0, 0, 0, 'n', 'e', 'w'}
+	journalOf := r.c.shardOf(key.ID.Group).mu.loaded.journal
+	receipt, err := journalOf.Append([]journal.Record{{Key: key.AppendTo(nil), Value: later}})
+	require.NoError(r.t, err)
+	require.NoError(r.t, receipt.Wait(ctx))
+	r.stop()
+	require.NoError(r.t, r.fs.RemoveAll("views")) // which the record went by
+	r.start()
+}
+
 // TestLaterVersionsAreLeftAlone: a ledger that a later Lacuna wrote takes no commits and
 // is not written over.
 func TestLaterVersionsAreLeftAlone(t *testing.T) {
@@ -255,15 +268,7 @@ func TestLaterVersionsAreLeftAlone(t *testing.T) {
 	tp := part(1, 0)
 	r.produce(tp, 10)
 	r.mustCommit("g", commitOf(tp, 1), 0, 2)
-	s := r.c.shardOf("g")
-	key := individualcommit.Key{ID: idOf("g", tp), Kind: individualcommit.KindSnapshot}
-	later := []byte{0, 9, 0, 0, 0, 0, 'n', 'e', 'w'}
-	receipt, err := s.mu.loaded.journal.Append([]journal.Record{{Key: key.AppendTo(nil), Value: later}})
-	require.NoError(t, err)
-	require.NoError(t, receipt.Wait(ctx))
-	r.stop()
-	require.NoError(t, r.fs.RemoveAll("views")) // which the record went by
-	r.start()
+	r.appendLater(individualcommit.Key{ID: idOf("g", tp), Kind: individualcommit.KindSnapshot})
 	for range 2 {
 		r.restart()
 		r.requireNoLedger("g", tp)

@@ -135,7 +135,7 @@ func (l *loaded) mend(ctx context.Context, unclean bool) error {
 		}
 	}
 	l.state.BuryOrphans(&l.records)
-	if err := l.append(); err != nil {
+	if err := l.append(l.s.c.nowMs()); err != nil {
 		return err
 	}
 	if err := l.last.Wait(ctx); err != nil {

@@ -134,12 +134,11 @@ func (l *loaded) forget(e *individualcommit.Entry) {
 }
 
 // append appends what is collected in records, if anything.
-func (l *loaded) append() error {
+func (l *loaded) append(nowMs int64) error {
 	records := l.records.All()
 	if len(records) == 0 {
 		return nil
 	}
-	nowMs := l.s.c.nowMs()
 	l.batch = l.batch[:0]
 	for _, r := range records {
 		l.batch = append(l.batch, journal.Record{Key: r.Key, Value: r.Value, TimestampMs: nowMs})
@@ -168,8 +167,10 @@ func (l *loaded) note(key, value []byte) {
 }
 
 // appendLocked appends what is collected. When that fails the shard is to be loaded anew.
-func (s *shard) appendLocked() error {
-	if err := s.mu.loaded.append(); err != nil {
+func (s *shard) appendLocked() error { return s.appendAtLocked(s.c.nowMs()) }
+
+func (s *shard) appendAtLocked(nowMs int64) error {
+	if err := s.mu.loaded.append(nowMs); err != nil {
 		s.dropLocked()
 		return err
 	}

@@ -69,11 +69,12 @@ func (s *Share) Do(out *cooperative.Changes, f func(l *individualcommit.Ledger))
 	}
 	f(s.e.Ledger)
 	if len(out.Commit) > 0 || len(out.Counts) > 0 {
-		if err := s.l.take(s, out); err != nil {
+		nowMs := shard.c.nowMs()
+		if err := s.l.take(s, out, nowMs); err != nil {
 			s.l.end(s.e.ID)
 			return ShareReceipt{}, err
 		}
-		if err := shard.appendLocked(); err != nil {
+		if err := shard.appendAtLocked(nowMs); err != nil {
 			return ShareReceipt{}, err
 		}
 	}
@@ -82,9 +83,9 @@ func (s *Share) Do(out *cooperative.Changes, f func(l *individualcommit.Ledger))
 
 // take applies to a ledger what its owner has changed, and leaves the records that say so
 // with l. With an error, what owner and ledger know is no longer the same.
-func (l *loaded) take(s *Share, out *cooperative.Changes) error {
+func (l *loaded) take(s *Share, out *cooperative.Changes, nowMs int64) error {
 	if len(out.Commit) > 0 {
-		if err := l.takeCommit(s.e, out.Commit); err != nil {
+		if err := l.takeCommit(s.e, out.Commit, nowMs); err != nil {
 			return fmt.Errorf("%s: commit for its share group: %w", s.e.ID, err)
 		}
 	}
@@ -95,12 +96,12 @@ func (l *loaded) take(s *Share, out *cooperative.Changes) error {
 	return nil
 }
 
-func (l *loaded) takeCommit(e *individualcommit.Entry, runs []individualcommit.Run) error {
+func (l *loaded) takeCommit(e *individualcommit.Entry, runs []individualcommit.Run, nowMs int64) error {
 	delta, err := e.Ledger.Decide(individualcommit.Request{Offset: individualcommit.NoOffset, Commit: runs}, math.MaxInt64)
 	if err != nil || delta.Empty() {
 		return err
 	}
-	l.state.Log(&l.records, e, delta, nil, l.s.c.nowMs())
+	l.state.Log(&l.records, e, delta, nil, nowMs)
 	l.moved[e.ID] = struct{}{}
 	return nil
 }
@@ -111,8 +112,12 @@ func (l *loaded) takeCommit(e *individualcommit.Entry, runs []individualcommit.R
 func (s *Share) Wait(ctx context.Context, r ShareReceipt) error {
 	select {
 	case <-r.receipt.Done():
-	case <-ctx.Done():
-		return ctx.Err()
+	default:
+		select {
+		case <-r.receipt.Done():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	err := r.receipt.Err()
 	if err == nil {
@@ -187,7 +192,7 @@ func (l *loaded) tell(e *individualcommit.Entry, hear func(ShareOwner, *cooperat
 	}
 	l.out.Reset()
 	hear(s.owner, &l.out)
-	if err := l.take(s, &l.out); err != nil {
+	if err := l.take(s, &l.out, l.s.c.nowMs()); err != nil {
 		l.s.c.opts.Logger.Error("a share partition's dispatcher and its ledger disagree: " + err.Error())
 		l.end(e.ID)
 	}
