@@ -134,7 +134,7 @@ func partitionIn(resp *kmsg.ShareFetchResponse, tp extension.TopicPartition) *km
 	}
 	t.Partitions = append(t.Partitions, kmsg.NewShareFetchResponseTopicPartition())
 	p := &t.Partitions[len(t.Partitions)-1]
-	p.Partition = tp.Partition
+	p.Partition, p.Records = tp.Partition, []byte{} // Kafka's clients take null for an error
 	return p
 }
 
