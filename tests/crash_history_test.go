@@ -30,6 +30,10 @@ type history struct {
 	writers []*writer
 	values  int // made so far, so that every record is different from all others
 
+	// inject may fail a file operation; nil: none fails. A request that fails then ends
+	// the history.
+	inject func(op errorfs.Op) error
+
 	mu struct {
 		sync.Mutex
 		model *model
@@ -119,6 +123,9 @@ func (h *history) beforeOp(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
 		return nil
 	}
+	if h.inject != nil {
+		return h.inject(op)
+	}
 	if h.oneIn() {
 		// A slow disk: whoever confirms before the operation is over does so now.
 		<-time.After(slowest)
@@ -190,12 +197,24 @@ func (h *history) do(change func(m *model), ask func() error) {
 	h.mu.Lock()
 	h.mu.change = change
 	h.mu.Unlock()
-	require.NoError(h.t, ask())
+	h.must(ask())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.change = nil
 	change(h.mu.model)
 }
+
+// must ends the history if a request failed, which is a failure of the test unless file
+// operations fail.
+func (h *history) must(err error) {
+	if err != nil && h.inject != nil {
+		panic(requestFailed{err})
+	}
+	require.NoError(h.t, err)
+}
+
+// requestFailed ends a history.
+type requestFailed struct{ error }
 
 // verify recovers some of the crashes and goes on from there, depth times over.
 func (h *history) verify(crashes, ops, depth int) {
@@ -249,6 +268,13 @@ func (h *history) adopt(seen *observed, agreed *model) {
 			for _, b := range seen.topics[name].partitions[i].batches {
 				p.sure = append(p.sure, batchModel{base: b.header.BaseOffset, bytes: b.bytes})
 			}
+		}
+	}
+	// Which of two accounts is true cannot always be told from records that compaction
+	// has thinned out.
+	for key, l := range seen.ledgers {
+		if m.committed(key).founded || len(l.Gaps) > 0 {
+			m.of(key).see(&l)
 		}
 	}
 	h.mu.model, h.mu.change = m, nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/lacunamq/lacuna/protocol"
+	"github.com/lacunamq/lacuna/tests/wire"
 )
 
 // model is the naive account of what a broker has confirmed.
@@ -138,6 +139,14 @@ func (c *commitModel) mark(from, to int64, committed bool) {
 	}
 	for i := from; i < to; i++ {
 		c.committed[i] = committed
+	}
+}
+
+// see takes in a ledger as it is.
+func (c *commitModel) see(l *wire.Ledger) {
+	c.founded, c.committed = true, make([]bool, l.MaxCommit)
+	for i := range c.committed {
+		c.committed[i] = isCommitted(l, int64(i))
 	}
 }
 
