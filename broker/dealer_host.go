@@ -22,6 +22,7 @@ func (b *Broker) openDealer() {
 			return log, nil
 		},
 		Settings:        b.dealerSettings,
+		DeadLetters:     deadLetters{b},
 		MaxDecodedBytes: b.limits.maxDecoded,
 		Logger:          b.log,
 	})

@@ -16,6 +16,7 @@ type metrics struct {
 	producedBytes   prometheus.Counter
 	producedRecords prometheus.Counter
 	fetchedBytes    prometheus.Counter
+	deadLetters     prometheus.Counter
 }
 
 func newMetrics(b *Broker) *metrics {
@@ -28,6 +29,7 @@ func newMetrics(b *Broker) *metrics {
 	m.producedBytes = counter("produced_bytes_total", "Bytes of record batches appended for producers.")
 	m.producedRecords = counter("produced_records_total", "Records appended for producers.")
 	m.fetchedBytes = counter("fetched_bytes_total", "Bytes of record batches sent to consumers.")
+	m.deadLetters = counter("dead_letters_total", "Dead letters written for share groups.")
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "lacuna", Name: "requests_total", Help: "Requests received, by API.",
 	}, []string{"api", "key"})

@@ -158,6 +158,9 @@ func (b *Broker) ValidateGroup(set map[string]string) error {
 			return invalidConfig("%s must be greater than %s", pair[1], pair[0])
 		}
 	}
+	if strings.HasPrefix(set["errors.deadletterqueue.topic.name"], "__") {
+		return invalidConfig("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'")
+	}
 	if most := v.Int("share.retry.backoff.max.ms"); v.Int("share.retry.backoff.ms") > most {
 		return invalidConfig("share.retry.backoff.ms must not be greater than share.retry.backoff.max.ms, which is %d", most)
 	}

@@ -2,6 +2,8 @@ package dealer
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,21 +15,28 @@ import (
 
 // DeadLetters writes records that nobody could handle to a group's dead-letter topic.
 type DeadLetters interface {
-	// Write writes one dead letter, and returns when it is durable.
-	Write(ctx context.Context, group string, tp extension.TopicPartition, letter cooperative.DeadLetter) error
+	// Write writes the dead letters of records of one partition, and returns when they are
+	// durable. Those that could not be written are left, in any order, and err says why. A
+	// record for which no letter is to be written, whatever the reason, is not left. The
+	// letters are the callee's.
+	Write(ctx context.Context, group string, tp extension.TopicPartition, letters []cooperative.DeadLetter) (left []cooperative.DeadLetter, err error)
 }
 
-// How long a dead letter waits that could not be written, at first and at most.
+// How long dead letters wait that could not be written, at first and at most.
 const (
 	letterRetry    = 100 * time.Millisecond
 	letterRetryMax = 10 * time.Second
 )
 
+// lettersAtOnce is how many dead letters are written together at most.
+const lettersAtOnce = 1000
+
 // letters are the dead letters of a partition that are to be written. While there are any
-// a goroutine writes them, one after another.
+// a goroutine writes them.
 type letters struct {
-	p  *partition
-	mu struct {
+	// retry holds a signal when what could not be written may have become writable.
+	retry chan struct{}
+	mu    struct {
 		sync.Mutex
 		queue   []cooperative.DeadLetter
 		writing bool
@@ -44,72 +53,90 @@ func (l *letters) add(p *partition, more []cooperative.DeadLetter) {
 	l.mu.queue = append(l.mu.queue, more...)
 	if !l.mu.writing {
 		l.mu.writing = true
-		l.p = p
-		p.d.wg.Go(l.write)
+		p.d.wg.Go(p.writeLetters)
 	}
 }
 
-// next takes the first dead letter, and ends the writing if there is none.
-func (l *letters) next() (letter cooperative.DeadLetter, ok bool) {
+// next takes the dead letters that are first in line, and ends the writing if there are
+// none.
+func (l *letters) next(ctx context.Context) []cooperative.DeadLetter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.mu.queue) == 0 || l.p.ctx.Err() != nil {
+	if len(l.mu.queue) == 0 || ctx.Err() != nil {
 		l.mu.queue, l.mu.writing = nil, false
-		return letter, false
+		return nil
 	}
-	letter = l.mu.queue[0]
-	l.mu.queue = l.mu.queue[1:]
-	return letter, true
+	n := min(len(l.mu.queue), lettersAtOnce)
+	first := slices.Clone(l.mu.queue[:n])
+	l.mu.queue = l.mu.queue[:copy(l.mu.queue, l.mu.queue[n:])]
+	return first
 }
 
-// later puts a dead letter at the end of the queue and tells whether it is alone there.
-func (l *letters) later(letter cooperative.DeadLetter) (alone bool) {
+// putBack puts dead letters at the end of the line, so that they hold up no other, and
+// gives how many are in it.
+func (l *letters) putBack(left []cooperative.DeadLetter) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.queue = append(l.mu.queue, letter)
-	return len(l.mu.queue) == 1
-}
-
-// write writes until there is none left. One that cannot be written holds up no other.
-func (l *letters) write() {
-	p, failed, pause := l.p, 0, letterRetry
-	for {
-		letter, ok := l.next()
-		if !ok {
-			return
-		}
-		err := p.d.opts.DeadLetters.Write(p.ctx, p.group, p.TopicPartition, letter)
-		if err == nil {
-			failed, pause = 0, letterRetry
-			// If the ledger is gone, the count that is logged has it written again.
-			_, _ = p.do(func(*individualcommit.Ledger) {
-				p.locked.dealing.DeadLettered([]int64{letter.Offset}, &p.locked.changes)
-			})
-			p.rouse()
-			continue
-		}
-		if p.ctx.Err() == nil {
-			p.d.opts.Logger.Error("a dead letter cannot be written: its record waits",
-				zap.Stringer("partition", p.key), zap.Int64("offset", letter.Offset), zap.Error(err))
-		}
-		if failed++; l.later(letter) || failed >= l.len() {
-			l.rest(pause)
-			failed, pause = 0, min(2*pause, letterRetryMax)
-		}
-	}
-}
-
-func (l *letters) len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.mu.queue = append(l.mu.queue, left...)
 	return len(l.mu.queue)
 }
 
-func (l *letters) rest(d time.Duration) {
+// tryAgain lets letters that could not be written be tried again at once.
+func (l *letters) tryAgain() {
+	select {
+	case l.retry <- struct{}{}:
+	default:
+	}
+}
+
+// writeLetters writes until there is none left.
+func (p *partition) writeLetters() {
+	for pause := letterRetry; ; {
+		due := p.letters.next(p.ctx)
+		if len(due) == 0 {
+			return
+		}
+		done := make(map[int64]bool, len(due))
+		for i := range due {
+			done[due[i].Offset] = true
+		}
+		left, err := p.d.opts.DeadLetters.Write(p.ctx, p.group, p.TopicPartition, due)
+		for i := range left {
+			delete(done, left[i].Offset)
+		}
+		if len(done) > 0 {
+			pause = letterRetry
+			p.lettered(slices.Sorted(maps.Keys(done)))
+		}
+		if len(left) == 0 {
+			continue
+		}
+		waiting := p.letters.putBack(left)
+		if p.ctx.Err() != nil {
+			continue
+		}
+		p.d.opts.Logger.Error("dead letters cannot be written: their records wait",
+			zap.Stringer("partition", p.key), zap.Int64("offset", left[0].Offset), zap.Int("waiting", waiting), zap.Error(err))
+		p.restLetters(pause)
+		pause = min(2*pause, letterRetryMax)
+	}
+}
+
+// lettered archives the records of dead letters that are durable.
+func (p *partition) lettered(offsets []int64) {
+	// If the ledger is gone, the count that is logged has them written again.
+	_, _ = p.do(func(*individualcommit.Ledger) {
+		p.locked.dealing.DeadLettered(offsets, &p.locked.changes)
+	})
+	p.rouse()
+}
+
+func (p *partition) restLetters(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-l.p.ctx.Done():
+	case <-p.letters.retry:
+	case <-p.ctx.Done():
 	}
 }
