@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -57,6 +58,7 @@ func (c Config) withDefaults() Config {
 	if c.DataDir == "" {
 		c.DataDir = DefaultDataDir
 	}
+	c.DataDir = filepath.Clean(c.DataDir) // file systems in memory know no "./"
 	if c.FS == nil {
 		c.FS = vfs.Default
 	}

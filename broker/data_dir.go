@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -40,7 +41,7 @@ type dataMeta struct {
 	ClusterID string `json:"cluster_id"`
 }
 
-// ErrDataDirInUse is returned when another process uses the data directory.
+// ErrDataDirInUse is returned when another broker uses the data directory.
 var ErrDataDirInUse = errors.New("the data directory is in use by another broker")
 
 // openDataDir locks the directory, making it if need be, and removes the mark of a clean
@@ -50,8 +51,11 @@ func openDataDir(files vfs.FS, path string) (*dataDir, error) {
 		return nil, fmt.Errorf("make data directory %s: %w", path, err)
 	}
 	lock, err := files.Lock(files.PathJoin(path, "lock"))
-	if err != nil {
+	switch {
+	case isLockConflict(err):
 		return nil, fmt.Errorf("%w: %s (%w)", ErrDataDirInUse, path, err)
+	case err != nil:
+		return nil, fmt.Errorf("lock data directory %s: %w", path, err)
 	}
 	d := &dataDir{fs: files, path: path, lock: lock}
 	if err := d.load(); err != nil {
@@ -59,6 +63,16 @@ func openDataDir(files vfs.FS, path string) (*dataDir, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// isLockConflict tells whether a lock is held by somebody else. An error of the lock's file
+// names its path and is none.
+func isLockConflict(err error) bool {
+	if err == nil || diskFault(err) {
+		return false
+	}
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) ||
+		strings.Contains(err.Error(), "held by current process") // vfs.Default has no error to compare with
 }
 
 // makeDir makes a directory and those above it, durably: what is in a directory whose own
