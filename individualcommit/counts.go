@@ -101,7 +101,7 @@ func (s *State) BuryOrphans(w *Records) {
 func (s *State) applyCounts(k *Key, value []byte) error {
 	e := s.entry(k.ID)
 	if value == nil {
-		if b, ok := e.counts[k.Block]; ok && b.epoch <= k.OwnerEpoch {
+		if b, ok := e.counts[k.Block]; ok && b.epoch == k.OwnerEpoch {
 			s.dropCounts(e, k.Block)
 			s.recount(e)
 		}

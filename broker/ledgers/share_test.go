@@ -228,6 +228,8 @@ func TestShareAnswersWaitForTheDisk(t *testing.T) {
 	r.produce(tp, 10)
 	share := r.openShare("g", tp, &listener{})
 	waiting, release := r.gate.hold("")
+	release = sync.OnceFunc(release)
+	defer release()
 	first, err := share.Do(&cooperative.Changes{Commit: offsets(3)}, func(*individualcommit.Ledger) {})
 	require.NoError(t, err)
 	<-waiting
@@ -485,6 +487,7 @@ func TestLossOfTheInternalLogTakesCounts(t *testing.T) {
 			lose(r, partition)
 			r.start()
 			r.requireNoLedger("g", tp)
+			require.Empty(t, r.countsInLog(partition), "they are buried")
 			for range 2 {
 				requireCounts(t, r.openShare("g", tp, owner), map[int64][]byte{})
 				r.stop()
@@ -493,6 +496,36 @@ func TestLossOfTheInternalLogTakesCounts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// countsInLog are the records of counts that a thorough cleaner would leave.
+func (r *rig) countsInLog(partition int32) map[int64][]byte {
+	r.t.Helper()
+	log := r.logs[journalDir(partition)]
+	if log == nil {
+		return nil
+	}
+	left := map[int64][]byte{}
+	for at, end := log.Bounds().Start, log.Bounds().End; at < end; {
+		read, err := log.Read(nil, at, commitlog.ReadOptions{MinOne: true, UpTo: end})
+		if err != nil { // damaged
+			at++
+			continue
+		}
+		h, err := protocol.ParseBatchHeader(read.Data)
+		require.NoError(r.t, err)
+		records := protocol.IterateRecords(&h, read.Data[protocol.BatchHeaderLen:h.Size()])
+		for records.Next() {
+			k, err := individualcommit.ParseKey(records.Record().Key)
+			require.NoError(r.t, err)
+			if k.Kind == individualcommit.KindCounts {
+				left[k.Block] = records.Record().Value
+			}
+		}
+		at = h.NextOffset()
+	}
+	maps.DeleteFunc(left, func(_ int64, value []byte) bool { return value == nil })
+	return left
 }
 
 func TestShareOfALaterVersionIsRefused(t *testing.T) {
