@@ -3,6 +3,7 @@ package cooperative
 import (
 	"iter"
 	"slices"
+	"strings"
 	"unsafe"
 )
 
@@ -16,6 +17,8 @@ type Standing struct {
 	Keyed      bool   // it has a key, known here by KeyHash
 	KeyHash    uint64
 	Blocker    string // Available: the member that has earlier records of the key, for which it waits
+	Moved      bool   // Available: it waits for records of its bucket that another member still has
+	Cause      Cause  // Archiving: of its dead letter
 }
 
 // Explain tells where a record stands. One that was not fed, or is read again when its
@@ -26,7 +29,7 @@ func (d *Dispatcher) Explain(offset int64) Standing {
 	pi := d.pages.find(number)
 	if pi != none && d.pages.at(pi).taken&bit != 0 {
 		h := d.holds.at(d.holds.group(d.groupOf(pi, bit)).hold)
-		s.State, s.Member, s.SinceMs = h.state, d.idOf(h.member), h.since
+		s.State, s.Member, s.SinceMs, s.Cause = h.state, d.idOf(h.member), h.since, h.cause
 		if h.heapAt >= 0 {
 			s.DeadlineMs = h.deadline
 		}
@@ -35,15 +38,60 @@ func (d *Dispatcher) Explain(offset int64) Standing {
 		k := d.keys.at(d.pages.link(d.pages.refOf(pi, offset)).key)
 		s.Keyed, s.KeyHash = true, k.hash
 		if s.State == Unknown {
-			s.State, s.Blocker = Available, d.idOf(k.holder)
+			s.State, s.Blocker, s.Moved = Available, d.idOf(k.holder), d.lanes[k.lane].foreign > 0
 		}
 	}
 	for i := range d.lanes {
-		if l := &d.lanes[i]; s.State == Unknown && (l.pool.Contains(offset) || l.fresh.has(offset)) {
-			s.State = Available
+		if s.State != Unknown {
+			break
+		}
+		l := &d.lanes[i]
+		if l.pool.Contains(offset) {
+			s.State, s.Moved = Available, l.foreign > 0
+		} else if at, ok := l.fresh.find(offset); ok {
+			s.State, s.Moved = Available, l.foreign > 0
+			s.Keyed, s.KeyHash = true, l.fresh.at(at).hash
+			if ki, known := d.keyBy.find(s.KeyHash); known {
+				s.Blocker = d.idOf(d.keys.at(ki).holder)
+			}
 		}
 	}
 	return s
+}
+
+// MemberStanding is what a member has and wants.
+type MemberStanding struct {
+	Member   string
+	Acquired int
+	SinceMs  int64 // when it acquired, or renewed, what it has longest; if it has something
+	Pending  int   // in its open transactions
+	Wants    int   // how many records its waiting fetch asks for; 0: none waits
+}
+
+// Members tells of the members that have something or wait, in order of their names. It
+// takes time for each of their acquisitions.
+func (d *Dispatcher) Members() []MemberStanding {
+	var all []MemberStanding
+	for id, i := range d.members.by {
+		m := d.members.at(i)
+		s := MemberStanding{Member: id, Wants: m.want}
+		for hi := m.holds; hi != none; hi = d.holds.at(hi).next {
+			h := d.holds.at(hi)
+			if h.state == Pending {
+				s.Pending += int(h.records)
+				continue
+			}
+			if s.Acquired == 0 || h.since < s.SinceMs {
+				s.SinceMs = h.since
+			}
+			s.Acquired += int(h.records)
+		}
+		if s.Acquired+s.Pending+s.Wants > 0 {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b MemberStanding) int { return strings.Compare(a.Member, b.Member) })
+	return all
 }
 
 // Held is records that a member has acquired together.
@@ -55,12 +103,13 @@ type Held struct {
 	Deliveries int // that have ended
 }
 
-// Holdings yields the records that members have acquired, in order of the offsets. It
-// takes time for each of them.
-func (d *Dispatcher) Holdings() iter.Seq[Held] {
+// Holdings yields the records from an offset on that members have acquired, in order of
+// the offsets. It takes time for each that it yields, and to sort the pages of 64 offsets
+// that there are.
+func (d *Dispatcher) Holdings(from int64) iter.Seq[Held] {
 	numbers := make([]int64, 0, d.pages.all.used())
 	for i := range d.pages.all.items {
-		if p := &d.pages.all.items[i]; p.taken != 0 {
+		if p := &d.pages.all.items[i]; p.taken != 0 && p.number >= from>>pageShift {
 			numbers = append(numbers, p.number)
 		}
 	}
@@ -68,7 +117,7 @@ func (d *Dispatcher) Holdings() iter.Seq[Held] {
 	return func(yield func(Held) bool) {
 		var run Held
 		for _, number := range numbers {
-			for offset := number << pageShift; offset < (number+1)<<pageShift; offset++ {
+			for offset := max(from, number<<pageShift); offset < (number+1)<<pageShift; offset++ {
 				s := d.Explain(offset)
 				if s.State != Acquired {
 					continue

@@ -181,6 +181,53 @@ func (m *model) check() error {
 			(r.state == Acquired && s.DeadlineMs != r.deadline) {
 			return fmt.Errorf("offset %d: %+v, should be %+v, logged %+v", offset, s, *r, c)
 		}
+		if s.Keyed && (!m.ordered(r) || s.KeyHash != r.key.Hash) || r.state == Archiving && s.Cause != r.cause {
+			return fmt.Errorf("offset %d: %+v, should be %+v", offset, s, *r)
+		}
+	}
+	return m.checkHoldings()
+}
+
+// checkHoldings compares what members are told to have with the model.
+func (m *model) checkHoldings() error {
+	acquired, pending := map[string]int{}, map[string]int{}
+	for _, r := range m.records {
+		switch r.state {
+		case Acquired:
+			acquired[r.member]++
+		case Pending:
+			if r.member != "" {
+				pending[r.member]++
+			}
+		}
+	}
+	for _, s := range m.d.Members() {
+		if s.Acquired != acquired[s.Member] || s.Pending != pending[s.Member] {
+			return fmt.Errorf("member %+v has acquired %d, and %d pending", s, acquired[s.Member], pending[s.Member])
+		}
+		delete(acquired, s.Member)
+		delete(pending, s.Member)
+	}
+	if len(acquired)+len(pending) > 0 {
+		return fmt.Errorf("not told of: acquired %v, pending %v", acquired, pending)
+	}
+	for from := range min(m.end, 3) {
+		at := from
+		for held := range m.d.Holdings(from) {
+			for ; at < held.End; at++ {
+				r := m.records[at]
+				if is, told := r != nil && r.state == Acquired, at >= held.Start; is != told {
+					return fmt.Errorf("offset %d is acquired: %v, told: %v", at, is, told)
+				} else if is && (r.member != held.Member || r.deadline != held.DeadlineMs || r.deliveries != held.Deliveries) {
+					return fmt.Errorf("offset %d: %+v, should be %+v", at, held, *r)
+				}
+			}
+		}
+		for ; at < m.end; at++ {
+			if r := m.records[at]; r != nil && r.state == Acquired {
+				return fmt.Errorf("offset %d is acquired, and not told of from %d on", at, from)
+			}
+		}
 	}
 	return nil
 }

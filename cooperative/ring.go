@@ -39,6 +39,12 @@ func (q *ring) pop() freshRecord {
 
 // has tells whether the offset is in the queue.
 func (q *ring) has(offset int64) bool {
+	_, ok := q.find(offset)
+	return ok
+}
+
+// find is where the offset is in the queue.
+func (q *ring) find(offset int64) (at int, ok bool) {
 	lo, hi := 0, q.n
 	for lo < hi {
 		if mid := (lo + hi) / 2; q.at(mid).offset < offset {
@@ -47,7 +53,7 @@ func (q *ring) has(offset int64) bool {
 			hi = mid
 		}
 	}
-	return lo < q.n && q.at(lo).offset == offset
+	return lo, lo < q.n && q.at(lo).offset == offset
 }
 
 // hasBefore tells whether a record of the key is in the queue before an offset.
