@@ -121,9 +121,9 @@ func (s *brokerSettings) topic(t *metadata.Topic) *topicSettings {
 func (b *Broker) filterConfig() filter.Config {
 	v := b.settings().configs.Values()
 	return filter.Config{
-		DecodedCacheBytes:    v.Int("fetch.filter.decoded.cache.bytes"),
-		IndexCacheBytes:      v.Int("fetch.filter.index.cache.bytes"),
-		MaxDecodedBatchBytes: int(v.Int("max.decoded.batch.bytes")),
-		Logger:               b.log,
+		DecodedCacheBytes: v.Int("fetch.filter.decoded.cache.bytes"),
+		IndexCacheBytes:   v.Int("fetch.filter.index.cache.bytes"),
+		Decoding:          b.decoding,
+		Logger:            b.log,
 	}
 }

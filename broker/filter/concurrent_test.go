@@ -7,7 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -215,4 +217,28 @@ func TestForgetDropsEverything(t *testing.T) {
 	require.Zero(t, r.Stats().IndexCacheBytes)
 	require.Empty(t, r.mu.partitions)
 	require.Empty(t, fmt.Sprint(r.decoded.mu.entries)[4:len(fmt.Sprint(r.decoded.mu.entries))-1])
+}
+
+// TestFetchesDecompressInTurn: a fetch waits with what it has to decompress until others
+// are done with theirs, and does not wait with what is not compressed.
+func TestFetchesDecompressInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := openLog(t, 1<<20)
+		l.appendRecords(protocol.CodecNone, record{[]byte("a"), nil})
+		l.appendRecords(protocol.CodecGzip, record{[]byte("a"), nil})
+		r := New(Config{Decoding: commitlog.NewDecodeLimiter(2, 0)})
+		first, second := r.config.Decoding.Begin(), r.config.Decoding.Begin()
+		answered := make(chan Fetched)
+		go func() {
+			got, err := r.Fetch(l, nil, 0, mustFilter(t, share(0, 2)), Options{UpTo: 2, MaxBytes: 1e6})
+			assert.NoError(t, err)
+			answered <- got
+		}()
+		synctest.Wait()
+		require.EqualValues(t, 1, r.Stats().BatchesDecoded, "the one that is not compressed")
+		first()
+		require.EqualValues(t, 2, (<-answered).Next)
+		require.EqualValues(t, 2, r.Stats().BatchesDecoded)
+		second()
+	})
 }

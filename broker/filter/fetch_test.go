@@ -55,7 +55,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 }
 
 func (h *history) newReader() {
-	c := Config{MaxDecodedBatchBytes: 1 << 20}
+	c := Config{Decoding: commitlog.NewDecodeLimiter(1, 1<<20)}
 	if h.rng.IntN(3) == 0 { // next to nothing stays in memory
 		c.DecodedCacheBytes, c.IndexCacheBytes = 3000, 1000
 	}
@@ -225,7 +225,7 @@ func TestFetchPassesWhatItCannotDecode(t *testing.T) {
 	l.appendBatch(protocol.BatchOptions{ProducerID: 1, Transactional: true}, []record{{[]byte("a"), nil}})
 	l.appendMarker(1, false)
 
-	r := New(Config{MaxDecodedBatchBytes: 1000})
+	r := New(Config{Decoding: commitlog.NewDecodeLimiter(1, 1000)})
 	got, err := r.Fetch(l, nil, 0, mustFilter(t, protocol.KeyFilter{Keys: [][]byte{[]byte("b")}}), Options{UpTo: 5, MaxBytes: 1e6})
 	require.NoError(t, err)
 	require.EqualValues(t, 5, got.Next)

@@ -3,6 +3,7 @@ package filter
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -48,9 +49,9 @@ type Config struct {
 	// without one. 128 MiB by default.
 	IndexCacheBytes int64
 
-	// MaxDecodedBatchBytes is max.decoded.batch.bytes: a batch that decompresses to more
-	// is passed on as it is. 64 MiB by default.
-	MaxDecodedBatchBytes int
+	// Decoding bounds the batches that are being decompressed: one that would be larger is
+	// passed on as it is. nil: protocol.DefaultMaxDecodedBytes each, one a processor.
+	Decoding *commitlog.DecodeLimiter
 
 	// Logger tells of slot indexes that could not be read or saved; nil: nobody.
 	Logger *zap.Logger
@@ -63,8 +64,8 @@ func (c Config) withDefaults() Config {
 	if c.IndexCacheBytes <= 0 {
 		c.IndexCacheBytes = 128 << 20
 	}
-	if c.MaxDecodedBatchBytes <= 0 {
-		c.MaxDecodedBatchBytes = 64 << 20
+	if c.Decoding == nil {
+		c.Decoding = commitlog.NewDecodeLimiter(runtime.GOMAXPROCS(0), 0)
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()

@@ -304,7 +304,7 @@ func (s *scan) load(e *decodedBatch, b keyfilter.IndexedBatch) error {
 	if err := s.log.CheckBatch(s.info, e.buf, b.BaseOffset, false); err != nil {
 		return err
 	}
-	if err := e.batch.DecodeIndexed(e.buf, s.reader.config.MaxDecodedBatchBytes, b); err != nil {
+	if err := s.decode(e, b); err != nil {
 		return err
 	}
 	s.reader.counts.decodes.Add(1)
@@ -312,4 +312,13 @@ func (s *scan) load(e *decodedBatch, b keyfilter.IndexedBatch) error {
 		s.reader.counts.undecodable.Add(1)
 	}
 	return nil
+}
+
+// decode decodes the batch that e has read. Those that are compressed wait their turn.
+func (s *scan) decode(e *decodedBatch, b keyfilter.IndexedBatch) error {
+	d := s.reader.config.Decoding
+	if h, err := protocol.ParseBatchHeader(e.buf); err == nil && h.Codec() != protocol.CodecNone {
+		defer d.Begin()()
+	}
+	return e.batch.DecodeIndexed(e.buf, d.MaxBytes(), b)
 }
