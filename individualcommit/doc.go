@@ -28,6 +28,11 @@
 // the partition. And what a transaction holds is never in the ring but has keys of its
 // own, since a transaction may outlive any number of snapshots.
 //
+// How often a share group was given the records that it has not done with is logged by
+// blocks of offsets, each with a key of its own. The State keeps these counts with their
+// ledger and does not look at them. Counts that are left when their ledger was lost are
+// buried before one is founded again, which inherits nothing.
+//
 // What follows from the log of the data is not logged at once: where that log starts, and
 // which offsets at the stable offset hold no record. It is told again after a replay; the
 // next delta only says how far it had moved the stable offset (its floor), so that what

@@ -10,4 +10,9 @@
 // the primary topic alone. The first individual commit founds the ledger where the group
 // stands. To see that no plain commit slips in between, founding excludes the routing of
 // plain commits (see Route).
+//
+// The ledger of a share partition has an owner, who deals its records: see Share. What
+// the owner changes, and what others change under it, is one order of changes, since both
+// happens under the shard's lock. Delivery counts are logged beside the ledger, and live
+// and die with it.
 package ledgers

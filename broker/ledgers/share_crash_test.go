@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -173,6 +174,8 @@ func (c *shareCrasher) run() {
 		}
 		unsynced, seed := c.rnd.IntN(101), c.rnd.Uint64()
 		_, release := c.gate.hold(".log") // no fsync ends
+		release = sync.OnceFunc(release)
+		defer release()
 		for range c.rnd.IntN(12) {
 			c.unanswered()
 		}
