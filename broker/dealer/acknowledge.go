@@ -35,7 +35,7 @@ func (d *Dealer) BeginAcknowledge(group, member string, tp extension.TopicPartit
 
 func (p *partition) acknowledge(member string, acks []cooperative.Ack) (receipt ledgers.ShareReceipt, err error) {
 	var refused error
-	receipt, err = p.do(func(*individualcommit.Ledger) {
+	receipt, err = p.act(func(*individualcommit.Ledger) {
 		s := &p.locked
 		if refused = p.checkRenewals(acks); refused != nil {
 			return
@@ -47,7 +47,6 @@ func (p *partition) acknowledge(member string, acks []cooperative.Ack) (receipt 
 			}
 		}
 	})
-	p.rouse()
 	if err != nil {
 		if errors.Is(err, ledgers.ErrShareGone) {
 			err = fmt.Errorf("%s: %w: %w", p.key, kerr.InvalidRecordState, err)
@@ -110,16 +109,12 @@ func (d *Dealer) EndSession(group, member string, normally bool) {
 
 func (p *partition) endSession(member string, normally bool) {
 	// If the ledger is gone, so is what was acquired.
-	_, _ = p.do(func(*individualcommit.Ledger) {
+	_, _ = p.act(func(*individualcommit.Ledger) {
 		if normally {
 			p.locked.dealing.ReleaseMember(member, p.d.nowMs(), &p.locked.changes)
 		} else {
 			p.locked.dealing.MemberLeft(member, p.d.nowMs(), &p.locked.changes)
 		}
-		if w, ok := p.locked.waiting[member]; ok {
-			delete(p.locked.waiting, member)
-			w.fetch.signal()
-		}
+		p.dropWaiter(member)
 	})
-	p.rouse()
 }

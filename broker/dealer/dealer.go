@@ -71,12 +71,13 @@ type Dealer struct {
 
 	// roused holds a signal when there are changes of groups.
 	roused chan struct{}
-	mu     struct {
+	// mu may be taken under the lock of a ledger, and of a share group.
+	mu struct {
 		sync.Mutex
-		closed     bool
+		closed     bool // nothing is added to wg any more
 		partitions map[key]*partition
 		groups     map[string]map[extension.TopicPartition]*partition
-		changes    []change
+		joined     map[string]*share.View // of groups that may have partitions without a ledger
 	}
 }
 
@@ -102,6 +103,7 @@ func Open(o Options) *Dealer {
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.mu.partitions = make(map[key]*partition)
 	d.mu.groups = make(map[string]map[extension.TopicPartition]*partition)
+	d.mu.joined = make(map[string]*share.View)
 	d.wg.Go(d.follow)
 	return d
 }
@@ -111,15 +113,8 @@ func Open(o Options) *Dealer {
 func (d *Dealer) Close() {
 	d.mu.Lock()
 	d.mu.closed = true
-	all := make([]*partition, 0, len(d.mu.partitions))
-	for _, p := range d.mu.partitions {
-		all = append(all, p)
-	}
 	d.mu.Unlock()
 	d.stop()
-	for _, p := range all {
-		p.end()
-	}
 	d.wg.Wait()
 }
 
@@ -130,6 +125,7 @@ func (d *Dealer) SettingsChanged() {
 	d.settings.Clear()
 	for _, p := range d.mu.partitions {
 		p.rouse()
+		p.letters.tryAgain() // their topic may be there now
 	}
 }
 
@@ -158,11 +154,7 @@ func (d *Dealer) partition(ctx context.Context, k key) (*partition, error) {
 			return nil, err
 		}
 		if mine {
-			p.openErr = p.open(ctx)
-			if p.openErr != nil {
-				d.forget(p)
-			}
-			close(p.opened)
+			d.open(ctx, p)
 		}
 		select {
 		case <-p.opened:
@@ -195,7 +187,24 @@ func (d *Dealer) entry(k key) (p *partition, mine bool, err error) {
 		d.mu.groups[k.group] = make(map[extension.TopicPartition]*partition)
 	}
 	d.mu.groups[k.group][k.TopicPartition] = p
+	d.wg.Add(1) // its opening, so that what that starts never comes behind Close
 	return p, true, nil
+}
+
+// open opens a partition that entry has made.
+func (d *Dealer) open(ctx context.Context, p *partition) {
+	defer d.wg.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
+	if p.openErr = p.open(ctx); p.openErr != nil {
+		if d.ctx.Err() != nil {
+			p.openErr = ErrStopped
+		}
+		d.forget(p)
+		p.cancel()
+	}
+	close(p.opened)
 }
 
 // existing is the share partition of that key if it is open, else nil.

@@ -12,6 +12,7 @@ import (
 	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/cooperative"
 	"github.com/lacunamq/lacuna/individualcommit"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // Query is what a member asks for with one fetch.
@@ -33,7 +34,7 @@ type Dealt struct {
 	Err        error
 
 	log         Log
-	recordBytes int // what a record takes in the log, about
+	recordBytes int // what a record takes in the log, at most about
 }
 
 // fetch is a Query on its way.
@@ -62,6 +63,9 @@ func (d *Dealer) Fetch(ctx context.Context, q *Query) ([]Dealt, error) {
 		view, err := d.opts.Groups.Share(ctx, q.Group)
 		if err != nil {
 			return nil, err
+		}
+		if view == nil || !view.Member(q.Member) {
+			return nil, fmt.Errorf("%q is no member of share group %q: %w", q.Member, q.Group, kerr.UnknownMemberID)
 		}
 		f := &fetch{q: q, view: view, done: make(chan struct{}, 1), records: q.MaxRecords, bytes: q.MaxBytes, dealt: make([]Dealt, len(q.Partitions))}
 		if !f.run(ctx, waiting, d) {
@@ -134,23 +138,25 @@ func (f *fetch) again() {
 
 // begin deals what there is to a fetch, or lets it wait.
 func (p *partition) begin(f *fetch, i int) {
-	_, err := p.do(func(*individualcommit.Ledger) {
+	_, err := p.act(func(*individualcommit.Ledger) {
 		s := &p.locked
-		if f.view != nil && (s.view == nil || f.view.Epoch() > s.view.Epoch()) {
-			p.adopt(f.view, nil)
-		}
-		if s.view == nil || !s.view.MayFetch(f.q.Member, p.Topic, p.Partition) {
+		p.dropWaiter(f.q.Member) // one fetch of a member waits at a time
+		if !p.mayFetch(f.q.Member) {
+			s.dealing.Cancel(f.q.Member)
+			switch {
+			case s.view != nil && (s.view.Member(f.q.Member) || f.view.Epoch() > s.view.Epoch()):
+				s.waiting[f.q.Member] = waiter{f, i} // until its assignment is heard of
+			default:
+				f.signal() // it is not a member any more
+			}
 			return
 		}
-		if old, ok := s.waiting[f.q.Member]; ok { // one fetch of a member waits at a time
-			old.fetch.signal()
+		if p.deal(f, i) || !f.mayWait() {
+			s.dealing.Cancel(f.q.Member)
+			return
 		}
 		s.waiting[f.q.Member] = waiter{f, i}
-		if !p.deal(f, i) && f.mayWait() {
-			s.dealing.Wait(f.q.Member, f.q.MaxRecords)
-		} else {
-			delete(s.waiting, f.q.Member)
-		}
+		s.dealing.Wait(f.q.Member, f.q.MaxRecords)
 	})
 	switch {
 	case errors.Is(err, ledgers.ErrShareGone):
@@ -158,7 +164,6 @@ func (p *partition) begin(f *fetch, i int) {
 	case err != nil:
 		f.fail(i, err)
 	}
-	p.rouse()
 }
 
 // fail answers a fetch with what is wrong with one of its partitions.
@@ -178,7 +183,7 @@ func (f *fetch) mayWait() bool {
 
 // leave ends the wait of a fetch. If the ledger is gone so are those who wait for it.
 func (p *partition) leave(f *fetch) {
-	_, _ = p.do(func(*individualcommit.Ledger) {
+	_, _ = p.act(func(*individualcommit.Ledger) {
 		if w, ok := p.locked.waiting[f.q.Member]; ok && w.fetch == f {
 			delete(p.locked.waiting, f.q.Member)
 			p.locked.dealing.Cancel(f.q.Member)
@@ -211,9 +216,13 @@ func (p *partition) serve() {
 // ledger's lock is held.
 func (p *partition) deal(f *fetch, i int) bool {
 	s := &p.locked
+	if s.ending {
+		return false
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	most := min(f.records, f.bytes/s.recordBytes)
+	recordBytes := s.batches.recordBytes()
+	most := min(f.records, f.bytes/recordBytes)
 	if f.got == 0 {
 		most = min(f.records, max(most, 1))
 	}
@@ -241,8 +250,8 @@ func (p *partition) deal(f *fetch, i int) bool {
 	if n == 0 {
 		return false
 	}
-	d.recordBytes = s.recordBytes
-	f.records, f.bytes, f.got = f.records-n, f.bytes-n*s.recordBytes, f.got+n
+	d.recordBytes = max(d.recordBytes, recordBytes)
+	f.records, f.bytes, f.got = f.records-n, f.bytes-n*recordBytes, f.got+n
 	f.signal()
 	return true
 }

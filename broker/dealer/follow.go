@@ -7,25 +7,33 @@ import (
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/cooperative"
-	"github.com/lacunamq/lacuna/individualcommit"
 	"go.uber.org/zap"
 )
 
 // change is what happened to a group.
 type change = group.ShareChange
 
-// ShareChanged is part of coordinator.ShareWatcher. The change is followed soon after.
+// ShareChanged is part of coordinator.ShareWatcher. Each partition of the group hears of
+// the change before anything else is done with it.
 func (d *Dealer) ShareChanged(c group.ShareChange) {
 	d.mu.Lock()
-	d.mu.changes = append(d.mu.changes, c)
-	d.mu.Unlock()
+	defer d.mu.Unlock()
+	for _, p := range d.mu.groups[c.Group] {
+		p.news.add(c)
+		p.rouse()
+	}
+	if c.View == nil || len(c.View.Members()) == 0 {
+		delete(d.mu.joined, c.Group)
+		return
+	}
+	d.mu.joined[c.Group] = c.View
 	select {
 	case d.roused <- struct{}{}:
 	default:
 	}
 }
 
-// follow follows the groups until the Dealer is closed.
+// follow founds the ledgers of what groups work on, until the Dealer is closed.
 func (d *Dealer) follow() {
 	for {
 		select {
@@ -34,30 +42,11 @@ func (d *Dealer) follow() {
 			return
 		}
 		d.mu.Lock()
-		changes := d.mu.changes
-		d.mu.changes = nil
+		joined := d.mu.joined
+		d.mu.joined = make(map[string]*share.View)
 		d.mu.Unlock()
-		for i := range changes {
-			d.followChange(d.ctx, &changes[i])
-		}
-	}
-}
-
-func (d *Dealer) followChange(ctx context.Context, c *change) {
-	if c.View != nil && len(c.View.Members()) > 0 {
-		d.found(ctx, c.View)
-	}
-	for _, p := range d.of(c.Group) {
-		if p = d.existing(p.key); p == nil {
-			continue // it takes the view of when it is open
-		}
-		idle := false
-		_, _ = p.do(func(*individualcommit.Ledger) { // if the ledger is gone there is nothing to tell
-			p.adopt(c.View, c.Gone)
-			idle = p.idle()
-		})
-		if p.rouse(); idle {
-			p.cancel()
+		for _, v := range joined {
+			d.found(d.ctx, v)
 		}
 	}
 }

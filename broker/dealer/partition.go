@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/lacunamq/lacuna/broker/ledgers"
 	"github.com/lacunamq/lacuna/broker/share"
@@ -25,24 +26,50 @@ type partition struct {
 	wake    chan struct{}
 	ctx     context.Context // ends with the partition
 	cancel  context.CancelFunc
-	ended   chan struct{} // closed when its goroutine has ended
-	reader  reader        // of the goroutine
+	reader  reader // of the goroutine
+	started int64  // of the goroutine: where the log starts, as far as the ledger knows
 	letters letters
+	news    news
+	// committed tells that the group reads committed records only. When that changes the
+	// partition gives way to another.
+	committed bool
 
-	// What follows belongs to who holds the ledger's lock, but for locked.gone.
+	// What follows belongs to who holds the ledger's lock.
 	locked struct {
-		gone     bool // there is another partition in its place, or none
 		dealing  *cooperative.Dispatcher
+		ending   bool // nothing is dealt any more, so that the partition can end
 		limits   cooperative.Limits
 		view     *share.View
 		changes  cooperative.Changes
 		waiting  map[string]waiter // by member
 		ready    []string
 		outcomes []cooperative.Outcome
-		batches  batchEnds
-		// recordBytes is what a record takes in the log, on average of those read last.
-		recordBytes int
+		batches  batches
+		// reopened is what is to be fed although it lies below what was.
+		reopened []individualcommit.Run
+		// fed is one past the highest offset that was fed.
+		fed int64
 	}
+}
+
+// news are changes of the group that a partition has not heard of yet.
+type news struct {
+	sync.Mutex
+	changes []change
+}
+
+func (n *news) add(c change) {
+	n.Lock()
+	defer n.Unlock()
+	n.changes = append(n.changes, c)
+}
+
+func (n *news) take() []change {
+	n.Lock()
+	defer n.Unlock()
+	changes := n.changes
+	n.changes = nil
+	return changes
 }
 
 // waiter is a fetch that waits for records of a partition.
@@ -52,10 +79,10 @@ type waiter struct {
 }
 
 func newPartition(d *Dealer, k key) *partition {
-	p := &partition{key: k, d: d, opened: make(chan struct{}), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	p := &partition{key: k, d: d, opened: make(chan struct{}), wake: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(d.ctx)
+	p.letters.retry = make(chan struct{}, 1)
 	p.locked.waiting = make(map[string]waiter)
-	p.locked.recordBytes = 1
 	return p
 }
 
@@ -71,7 +98,8 @@ func (p *partition) open(ctx context.Context) (err error) {
 	if p.ledger, err = p.d.opts.Ledgers.OpenShare(ctx, p.group, p.TopicPartition, origin, p); err != nil {
 		return fmt.Errorf("%s: open the ledger: %w", p.key, err)
 	}
-	// The view is read now that the partition is to be found: what changes later is told.
+	// The view is read now that the partition is to be found: it is told of what changes
+	// later, or has been told.
 	view, err := p.d.opts.Groups.Share(ctx, p.group)
 	if err == nil {
 		err = p.restore(view)
@@ -100,9 +128,9 @@ func (d *Dealer) origin(ctx context.Context, k key, log Log) (int64, error) {
 // restore makes the dispatcher from what is logged.
 func (p *partition) restore(view *share.View) error {
 	var corrupt error
-	_, err := p.do(func(l *individualcommit.Ledger) {
-		s := &p.locked
-		s.view, s.limits = view, p.current().Limits
+	_, err := p.ledger.Do(&p.locked.changes, func(l *individualcommit.Ledger) {
+		s, settings := &p.locked, p.current()
+		s.view, s.limits, p.committed = view, settings.Limits, settings.ReadCommitted
 		s.dealing = cooperative.New(p.config(view), l)
 		for block, value := range p.ledger.Counts() {
 			if err := s.dealing.RestoreCounts(block, value, &s.changes); err != nil {
@@ -114,6 +142,8 @@ func (p *partition) restore(view *share.View) error {
 			pending = append(pending, r)
 		}
 		s.dealing.RestorePending(pending)
+		s.fed = s.dealing.FeedFrom()
+		p.settle()
 	})
 	if corrupt != nil {
 		p.d.opts.Logger.Error("delivery counts cannot be read: their records count as never delivered",
@@ -149,14 +179,36 @@ func (p *partition) current() *Settings { return p.d.settingsOf(p.group) }
 // do calls f under the ledger's lock, serves what became servable, and logs what was
 // decided. Without an error the receipt says when that is durable.
 func (p *partition) do(f func(l *individualcommit.Ledger)) (ledgers.ShareReceipt, error) {
-	s := &p.locked
-	return p.ledger.Do(&s.changes, func(l *individualcommit.Ledger) {
-		s.changes.Reset()
+	return p.ledger.Do(&p.locked.changes, func(l *individualcommit.Ledger) {
+		p.locked.changes.Reset()
+		p.hear()
 		f(l)
-		p.serve()
-		s.changes.Tidy()
-		p.letters.add(p, s.changes.DeadLetters)
+		p.settle()
 	})
+}
+
+// act is do for others than the partition's goroutine, which is to look at everything
+// anew after it.
+func (p *partition) act(f func(l *individualcommit.Ledger)) (ledgers.ShareReceipt, error) {
+	receipt, err := p.do(f)
+	p.rouse()
+	return receipt, err
+}
+
+// settle is what each use of the dispatcher ends with. The ledger's lock is held.
+func (p *partition) settle() {
+	s := &p.locked
+	p.serve()
+	s.changes.Tidy()
+	p.letters.add(p, s.changes.DeadLetters)
+}
+
+// hear takes in, in their order, the changes of the group that there were. The ledger's
+// lock is held.
+func (p *partition) hear() {
+	for _, c := range p.news.take() {
+		p.adopt(c.View, c.Gone)
+	}
 }
 
 // adopt takes in who is in the group now. The ledger's lock is held.
@@ -175,16 +227,41 @@ func (p *partition) adopt(view *share.View, gone []string) {
 	}
 	s.view = view
 	p.adoptMode(view)
+	for member, w := range s.waiting {
+		if p.mayFetch(member) {
+			s.dealing.Wait(member, w.fetch.q.MaxRecords)
+		} else {
+			s.dealing.Cancel(member)
+		}
+	}
+}
+
+// mayFetch tells whether a member is dealt records.
+func (p *partition) mayFetch(member string) bool {
+	v := p.locked.view
+	return v != nil && v.MayFetch(member, p.Topic, p.Partition)
 }
 
 // dismiss frees what a member has, and ends its fetch.
 func (p *partition) dismiss(member string, nowMs int64) {
-	s := &p.locked
-	if w, ok := s.waiting[member]; ok {
-		delete(s.waiting, member)
+	p.dropWaiter(member)
+	p.locked.dealing.MemberLeft(member, nowMs, &p.locked.changes)
+}
+
+// dropWaiter ends the fetch of a member that waits, if there is one.
+func (p *partition) dropWaiter(member string) {
+	if w, ok := p.locked.waiting[member]; ok {
+		delete(p.locked.waiting, member)
 		w.fetch.signal()
 	}
-	s.dealing.MemberLeft(member, nowMs, &s.changes)
+}
+
+// againAll lets all fetches that wait begin again, with what is there instead.
+func (p *partition) againAll() {
+	for member, w := range p.locked.waiting {
+		delete(p.locked.waiting, member)
+		w.fetch.again()
+	}
 }
 
 // adoptMode takes in how the group's records are dealt now.
@@ -208,16 +285,6 @@ func (p *partition) rouse() {
 	}
 }
 
-// end ends the partition and waits until nothing of it runs any more.
-func (p *partition) end() {
-	<-p.opened
-	if p.openErr != nil {
-		return
-	}
-	p.cancel()
-	<-p.ended
-}
-
 // Committed is part of ledgers.ShareOwner.
 func (p *partition) Committed(runs []individualcommit.Run, out *cooperative.Changes) {
 	if p.locked.dealing != nil {
@@ -230,6 +297,7 @@ func (p *partition) Committed(runs []individualcommit.Run, out *cooperative.Chan
 func (p *partition) Reopened(runs []individualcommit.Run, out *cooperative.Changes) {
 	if p.locked.dealing != nil {
 		p.locked.dealing.Reopened(runs, out)
+		p.locked.reopened = append(p.locked.reopened, runs...)
 		p.rouse()
 	}
 }
@@ -249,11 +317,7 @@ func (p *partition) AppendCounts(dst []byte, block int64) []byte {
 
 // Gone is part of ledgers.ShareOwner: fetches begin again with what is there instead.
 func (p *partition) Gone() {
-	p.locked.gone = true
-	for member, w := range p.locked.waiting {
-		delete(p.locked.waiting, member)
-		w.fetch.again()
-	}
+	p.againAll()
 	p.d.forget(p)
 	p.cancel()
 }

@@ -31,16 +31,13 @@ type reader struct {
 	codec   protocol.Decompressor
 	runs    []individualcommit.Run
 	keys    []cooperative.Key
-	batches []individualcommit.Run // the batches that were read
-	bytes   int                    // their size
-	count   int                    // of their records
+	batches []batch // those that were read
 	aborted abortedProducers
 }
 
 // read reads from an offset on, about readBytes at a time.
 func (r *reader) read(log Log, from int64, s stretch) (cooperative.Records, error) {
 	r.runs, r.keys, r.batches = r.runs[:0], r.keys[:0], r.batches[:0]
-	r.bytes, r.count = 0, 0
 	if from >= s.end {
 		return cooperative.Records{Start: from, End: from}, nil
 	}
@@ -53,30 +50,31 @@ func (r *reader) read(log Log, from int64, s stretch) (cooperative.Records, erro
 		r.buf = nil
 	}
 	end := min(got.Next, s.end)
+	if end <= from {
+		return cooperative.Records{}, fmt.Errorf("read from offset %d: there is nothing, with the end at %d", from, s.end)
+	}
 	r.aborted.reset()
 	if s.committed {
 		if err := r.aborted.load(log, from, end); err != nil {
 			return cooperative.Records{}, fmt.Errorf("aborted transactions from offset %d on: %w", from, err)
 		}
 	}
-	r.bytes = len(got.Data)
 	for rest := got.Data; len(rest) > 0; {
 		h, err := protocol.ParseBatchHeader(rest)
 		if err != nil {
 			return cooperative.Records{}, fmt.Errorf("batch behind offset %d: %w", end, err)
 		}
-		batch := rest[:h.Size()]
+		stored := rest[:h.Size()]
 		rest = rest[h.Size():]
 		if h.BaseOffset < end {
-			r.take(&h, batch, individualcommit.Run{Start: max(from, h.BaseOffset), End: min(end, h.NextOffset())}, &s)
+			r.take(&h, stored, individualcommit.Run{Start: max(from, h.BaseOffset), End: min(end, h.NextOffset())}, &s)
 		}
 	}
 	return cooperative.Records{Start: from, End: end, Runs: r.runs, Keys: r.keys}, nil
 }
 
 // take notes the records of a batch that lie within.
-func (r *reader) take(h *protocol.BatchHeader, batch []byte, within individualcommit.Run, s *stretch) {
-	r.count += int(h.NumRecords)
+func (r *reader) take(h *protocol.BatchHeader, stored []byte, within individualcommit.Run, s *stretch) {
 	if h.Control() {
 		r.aborted.marker(h)
 		return
@@ -84,13 +82,16 @@ func (r *reader) take(h *protocol.BatchHeader, batch []byte, within individualco
 	if s.committed && h.Transactional() && r.aborted.has(h) {
 		return
 	}
-	r.batches = append(r.batches, individualcommit.Run{Start: h.BaseOffset, End: h.NextOffset()})
+	r.batches = append(r.batches, batch{
+		Run:         individualcommit.Run{Start: h.BaseOffset, End: h.NextOffset()},
+		recordBytes: (len(stored) + int(h.NumRecords) - 1) / max(int(h.NumRecords), 1),
+	})
 	whole := int64(h.NumRecords) == int64(h.LastOffsetDelta)+1
 	if whole && !s.keyed {
 		r.add(within)
 		return
 	}
-	records, err := r.codec.Records(h, batch, s.maxBatch)
+	records, err := r.codec.Records(h, stored, s.maxBatch)
 	if err != nil {
 		r.addUnread(within, s)
 		return
@@ -166,43 +167,3 @@ func (a *abortedProducers) has(h *protocol.BatchHeader) bool {
 
 // marker ends the transaction of a producer.
 func (a *abortedProducers) marker(h *protocol.BatchHeader) { delete(a.in, h.ProducerID) }
-
-// batchEnds remembers where stored batches end, for fetches that take batches whole.
-type batchEnds struct {
-	runs []individualcommit.Run // rising
-}
-
-// maxBatchEnds is how many batches are remembered. Of others, fetches take what they asked
-// for.
-const maxBatchEnds = 4096
-
-func (b *batchEnds) add(runs []individualcommit.Run) {
-	for _, r := range runs {
-		if n := len(b.runs); n > 0 && r.Start < b.runs[n-1].End {
-			if r.Start >= b.runs[n-1].Start {
-				continue
-			}
-			b.runs = b.runs[:0] // the log is read again from further up
-		}
-		b.runs = append(b.runs, r)
-	}
-	if len(b.runs) > 2*maxBatchEnds {
-		b.runs = b.runs[:copy(b.runs, b.runs[len(b.runs)-maxBatchEnds:])]
-	}
-}
-
-// after is one past the last offset of the batch that holds offset.
-func (b *batchEnds) after(offset int64) int64 {
-	lo, hi := 0, len(b.runs)
-	for lo < hi {
-		if mid := (lo + hi) / 2; b.runs[mid].End <= offset {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo < len(b.runs) && b.runs[lo].Start <= offset {
-		return b.runs[lo].End
-	}
-	return offset + 1
-}

@@ -2,6 +2,7 @@ package dealer
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lacunamq/lacuna/broker/ledgers"
@@ -14,22 +15,21 @@ import (
 // readRetry is how long a partition rests whose log could not be read.
 const readRetry = time.Second
 
+// errEnded says that a partition is of no use any more.
+var errEnded = errors.New("the share partition has ended")
+
 // run reads ahead and ends what comes to its time, until the partition ends.
 func (p *partition) run() {
-	defer close(p.ended)
 	defer p.quit()
 	defer p.log.Watch(p.wake)()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for p.ctx.Err() == nil {
 		wait, err := p.turn()
-		if errors.Is(err, ledgers.ErrShareGone) {
+		switch {
+		case errors.Is(err, ledgers.ErrShareGone) || errors.Is(err, errEnded):
 			return
-		}
-		if err != nil {
-			if p.ctx.Err() != nil {
-				return
-			}
+		case err != nil && p.ctx.Err() == nil:
 			p.d.opts.Logger.Error("a share partition cannot be read", zap.Stringer("partition", p.key), zap.Error(err))
 			wait = readRetry
 		}
@@ -38,22 +38,19 @@ func (p *partition) run() {
 		case <-p.wake:
 		case <-timer.C:
 		case <-p.ctx.Done():
-			return
 		}
 	}
 }
 
-// quit ends the partition's fetches, and its hold of the ledger.
+// quit ends the partition's hold of the ledger. Its fetches begin again.
 func (p *partition) quit() {
 	p.d.forget(p)
 	_, _ = p.ledger.Do(&p.locked.changes, func(*individualcommit.Ledger) { // if it is gone, so are the fetches
 		p.locked.changes.Reset()
-		for member, w := range p.locked.waiting {
-			delete(p.locked.waiting, member)
-			w.fetch.again()
-		}
+		p.againAll()
 	})
 	p.ledger.Close()
+	p.cancel()
 }
 
 // idleWait is how long the goroutine rests when there is no deadline.
@@ -63,55 +60,93 @@ const idleWait = 24 * time.Hour
 // nothing changes.
 func (p *partition) turn() (time.Duration, error) {
 	for {
+		if start := p.log.Bounds().Start; start > p.started {
+			if err := p.ledger.Advance(); err != nil {
+				return 0, err
+			}
+			p.started = start
+		}
 		var next plan
 		if _, err := p.do(func(l *individualcommit.Ledger) { next = p.plan(l) }); err != nil {
 			return 0, err
 		}
+		var err error
 		switch {
+		case next.end:
+			return 0, errEnded
 		case next.reload:
-			if err := p.readAgain(next.again); err != nil {
-				return 0, err
-			}
+			err = p.readAgain(next.again)
+		case next.wants && next.refeeds():
+			err = p.readReopened(&next)
 		case next.wants && next.from < p.readable():
-			if err := p.readOn(&next); err != nil {
-				return 0, err
-			}
+			err = p.readOn(&next)
 		default:
 			return next.wait, nil
+		}
+		if err != nil {
+			return 0, err
 		}
 	}
 }
 
 // plan is what the goroutine is to do next.
 type plan struct {
-	wants  bool  // records from offset from on
-	from   int64 // ...
-	keyed  bool  // with their keys
-	reload bool  // the stretch again
-	again  cooperative.Again
-	wait   time.Duration // until the next deadline
+	end      bool                 // nothing more: nobody works on the partition, or another is to take its place
+	wants    bool                 // the records that were reopened, or those from offset from on
+	reopened individualcommit.Run // ...
+	from     int64                // ...
+	keyed    bool                 // with their keys
+	reload   bool                 // the stretch again
+	again    cooperative.Again
+	wait     time.Duration // until the next deadline
 }
+
+// refeeds tells whether what comes next was reopened.
+func (n *plan) refeeds() bool { return n.reopened.Start < n.reopened.End }
 
 // plan ends what has come to its time. The ledger's lock is held.
 func (p *partition) plan(l *individualcommit.Ledger) (next plan) {
 	s := &p.locked
 	nowMs := p.d.nowMs()
-	if limits := p.current().Limits; limits != s.limits {
-		s.limits = limits
-		s.dealing.SetLimits(limits)
+	settings := p.current()
+	if settings.Limits != s.limits {
+		s.limits = settings.Limits
+		s.dealing.SetLimits(settings.Limits)
 	}
 	s.dealing.Expire(nowMs, &s.changes)
-	p.serve()
-	next.again, next.reload = s.dealing.NextAgain()
-	if next.wants = s.dealing.WantsRecords(); next.wants {
-		p.skipCommitted(l)
-	}
-	next.from, next.keyed = s.dealing.FeedFrom(), s.dealing.Mode() != cooperative.RoundRobin
 	next.wait = idleWait
+	if s.ending = settings.ReadCommitted != p.committed; s.ending {
+		next.end = s.dealing.Count(cooperative.Acquired) == 0
+	} else {
+		p.serve()
+		next.end = p.idle()
+		next.again, next.reload = s.dealing.NextAgain()
+		if next.wants = s.dealing.WantsRecords(); next.wants {
+			p.skipCommitted(l)
+			next.reopened = p.nextReopened()
+		}
+	}
+	next.from, next.keyed = s.dealing.FeedFrom(), p.keyed()
 	if at, ok := s.dealing.NextDeadline(); ok {
 		next.wait = time.Duration(max(at-nowMs, 0)) * time.Millisecond
 	}
 	return next
+}
+
+// keyed tells whether the dispatcher wants keys now. The ledger's lock is held.
+func (p *partition) keyed() bool { return p.locked.dealing.Mode() != cooperative.RoundRobin }
+
+// nextReopened is the first run of what was reopened and is still to be fed, empty if there
+// is none. What lies above FeedFrom comes by itself.
+func (p *partition) nextReopened() individualcommit.Run {
+	s := &p.locked
+	for ; len(s.reopened) > 0; s.reopened = s.reopened[1:] {
+		r := &s.reopened[0]
+		if r.End = min(r.End, s.dealing.FeedFrom()); r.Start < r.End {
+			return *r
+		}
+	}
+	return individualcommit.Run{}
 }
 
 // skipCommitted feeds what is committed without reading it, if that comes next.
@@ -129,7 +164,7 @@ func (p *partition) skipCommitted(l *individualcommit.Ledger) {
 // readable is one past the last offset that may be dealt.
 func (p *partition) readable() int64 {
 	b := p.log.Bounds()
-	if p.current().ReadCommitted {
+	if p.committed {
 		return b.LSO
 	}
 	return b.HighWatermark
@@ -144,34 +179,59 @@ func (p *partition) readOn(next *plan) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.do(func(l *individualcommit.Ledger) {
+	return p.feed(next, got)
+}
+
+// readReopened feeds the dispatcher with what was reopened below what it was fed.
+func (p *partition) readReopened(next *plan) error {
+	r := next.reopened
+	got, err := p.reader.read(p.log, r.Start, p.stretch(min(r.End, p.readable()), next.keyed))
+	if errors.Is(err, commitlog.ErrOffsetOutOfRange) {
+		got, err = p.deleted(r), p.ledger.Advance()
+	}
+	if err != nil {
+		return err
+	}
+	return p.feed(next, got)
+}
+
+// feed feeds the dispatcher with what was read.
+func (p *partition) feed(next *plan, got cooperative.Records) error {
+	_, err := p.do(func(l *individualcommit.Ledger) {
 		s := &p.locked
-		if next.keyed != (s.dealing.Mode() != cooperative.RoundRobin) {
+		if next.keyed != p.keyed() {
 			return // the mode has changed meanwhile
 		}
-		s.batches.add(p.reader.batches)
-		if n := p.reader.count; n > 0 {
-			s.recordBytes = max(p.reader.bytes/n, 1)
+		if next.refeeds() && len(s.reopened) > 0 {
+			s.reopened[0].Start = max(s.reopened[0].Start, got.End)
 		}
+		s.batches.add(p.reader.batches)
 		s.dealing.Feed(got, &s.changes)
 		p.closeAbsent(l, &got)
+		s.fed = max(s.fed, got.End)
 	})
 	return err
 }
 
 func (p *partition) stretch(end int64, keyed bool) stretch {
-	return stretch{end: end, committed: p.current().ReadCommitted, keyed: keyed, maxBatch: p.d.opts.MaxDecodedBytes}
+	return stretch{end: end, committed: p.committed, keyed: keyed, maxBatch: p.d.opts.MaxDecodedBytes}
+}
+
+// deleted says of a run, whose beginning is not in the log any more, what is known then:
+// there are no records before the log's start.
+func (p *partition) deleted(r individualcommit.Run) cooperative.Records {
+	return cooperative.Records{Start: r.Start, End: max(r.Start, min(r.End, p.log.Bounds().Start))}
 }
 
 // readAgain feeds the dispatcher once more with records that it did not keep.
 func (p *partition) readAgain(a cooperative.Again) error {
-	got, err := p.reader.read(p.log, a.Start, p.stretch(min(a.End, p.readable()), true))
-	if errors.Is(err, commitlog.ErrOffsetOutOfRange) {
-		got = cooperative.Records{Start: a.Start, End: a.Start} // it is asked for again behind the log start
-		err = p.ledger.Advance()
-	}
-	if err != nil {
-		got = cooperative.Records{Start: a.Start, End: a.Start}
+	r := individualcommit.Run{Start: a.Start, End: a.End}
+	got, err := p.reader.read(p.log, r.Start, p.stretch(min(r.End, p.readable()), true))
+	switch {
+	case errors.Is(err, commitlog.ErrOffsetOutOfRange):
+		got, err = p.deleted(r), p.ledger.Advance()
+	case err != nil:
+		got = cooperative.Records{Start: r.Start, End: r.Start} // it is asked for again
 	}
 	_, failed := p.do(func(*individualcommit.Ledger) { p.locked.dealing.FeedAgain(a, got) })
 	return errors.Join(err, failed)
@@ -180,15 +240,19 @@ func (p *partition) readAgain(a cooperative.Again) error {
 // closeAbsent commits what was read and holds no record that is to be dealt: markers, what
 // compaction took, and under read_committed what was aborted.
 func (p *partition) closeAbsent(l *individualcommit.Ledger, got *cooperative.Records) {
-	out := &p.locked.changes
+	s := &p.locked
+	before := len(s.changes.Commit)
 	at := max(got.Start, l.Stable())
 	for _, r := range got.Runs {
 		if r.Start > at {
-			out.Commit = l.AppendOpen(out.Commit, individualcommit.Run{Start: at, End: r.Start})
+			s.changes.Commit = l.AppendOpen(s.changes.Commit, individualcommit.Run{Start: at, End: r.Start})
 		}
 		at = max(at, r.End)
 	}
 	if at < got.End {
-		out.Commit = l.AppendOpen(out.Commit, individualcommit.Run{Start: at, End: got.End})
+		s.changes.Commit = l.AppendOpen(s.changes.Commit, individualcommit.Run{Start: at, End: got.End})
+	}
+	if absent := s.changes.Commit[before:]; got.Start < s.fed && len(absent) > 0 {
+		s.dealing.Settle(slices.Clone(absent), &s.changes) // they were there when they were fed before
 	}
 }
