@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// adminServer serves metrics, health and pprof over HTTP. It is for operators and off by
+// adminServer serves metrics, health, the state of share groups and pprof over HTTP. It is for operators and off by
 // default.
 type adminServer struct {
 	ln     net.Listener
@@ -41,6 +41,8 @@ func startAdmin(b *Broker, addr string) (*adminServer, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(b.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/health", b.health)
+	mux.HandleFunc("GET /share-groups/{group}", b.adminJSON(b.adminShareGroup))
+	mux.HandleFunc("GET /share-groups/{group}/explain", b.adminJSON(b.adminExplain))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -9,7 +9,11 @@ import (
 )
 
 // copiedRecord is what of a record goes into a dead letter: in Kafka its headers do not.
-type copiedRecord struct{ key, value []byte }
+type copiedRecord struct {
+	key, value  []byte
+	timestampMs int64
+	there       bool // there is such a record
+}
 
 // sourceRecords reads the records that dead letters are about, a stored batch at a time.
 type sourceRecords struct {
@@ -55,7 +59,7 @@ func (s *sourceRecords) load(letters []cooperative.DeadLetter) {
 				i++
 			}
 			if i < len(letters) && letters[i].Offset == r.Offset {
-				s.found[r.Offset] = copiedRecord{slices.Clone(r.Key), slices.Clone(r.Value)}
+				s.found[r.Offset] = copiedRecord{slices.Clone(r.Key), slices.Clone(r.Value), r.TimestampMs, true}
 			}
 		}
 		return it.Err()

@@ -329,7 +329,7 @@ func TestDeadLettersSurviveACrash(t *testing.T) {
 		counts[letter(r)]++
 	}
 	require.Equal(t, map[string]int{
-		"topic=orders partition=0 offset=0 group=g delivery.count=1 message=Offset rejected by client. k0:poison":                    1,
+		"topic=orders partition=0 offset=0 group=g delivery.count=1 message=Offset rejected by client. k0:poison":                  1,
 		"topic=orders partition=0 offset=1 group=g delivery.count=2 message=Offset delivery count exceeded the threshold. k1:slow": 1,
 	}, counts)
 }
