@@ -24,7 +24,7 @@ type cluster struct {
 	topics map[string]*fakeTopic
 	groups map[string]map[TopicPartition]*fakeLedger
 	grew   chan struct{} // closed and replaced with every record
-	share  *fakeShare // nil: no share groups
+	share  *fakeShare    // nil: no share groups
 	conns  map[net.Conn]struct{}
 	down   bool
 	nodes  int32

@@ -55,19 +55,25 @@ func (q *ackQueue) put(p ackPart) {
 	q.count += len(p.items)
 }
 
-// take empties the queue into the parts of one request, as far as they fit in one.
+// take empties the queue into the parts of one request, as far as they fit in one. What was
+// lost meanwhile is left out.
 func (q *ackQueue) take() []ackPart {
 	var parts []ackPart
 	taken := make(map[sharePartition]bool)
+	use := func(at sharePartition, items []ackItem) {
+		q.count -= len(items)
+		if items = stillOurs(items); len(items) > 0 {
+			taken[at] = true
+			parts = append(parts, ackPart{at, items})
+		}
+	}
 	rest := q.apart[:0]
 	for _, p := range q.apart {
 		if taken[p.at] {
 			rest = append(rest, p)
 			continue
 		}
-		taken[p.at] = true
-		parts = append(parts, p)
-		q.count -= len(p.items)
+		use(p.at, p.items)
 	}
 	clear(q.apart[len(rest):])
 	q.apart = rest
@@ -76,25 +82,21 @@ func (q *ackQueue) take() []ackPart {
 			continue
 		}
 		slices.SortFunc(items, func(a, b ackItem) int { return cmp.Compare(a.first, b.first) })
-		parts = append(parts, ackPart{at, items})
-		q.count -= len(items)
+		use(at, items)
 		delete(q.open, at)
 	}
 	return parts
 }
 
-// each calls f for every item that waits.
-func (q *ackQueue) each(f func(ackItem)) {
-	for _, p := range q.apart {
-		for _, item := range p.items {
-			f(item)
+// stillOurs leaves out, in place, what is over.
+func stillOurs(items []ackItem) []ackItem {
+	kept := items[:0]
+	for _, item := range items {
+		if item.delivery == nil || item.delivery.state != deliveryOver {
+			kept = append(kept, item)
 		}
 	}
-	for _, items := range q.open {
-		for _, item := range items {
-			f(item)
-		}
-	}
+	return kept
 }
 
 // ackRun is a run of offsets that are acknowledged alike, both ends included.

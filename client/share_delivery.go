@@ -43,12 +43,34 @@ type delivery struct {
 	state   deliveryState
 	outcome ackKind
 	stale   bool // no handler was to see it
+	// followers are the later records of its key that the broker releases with it.
+	followers []*delivery
+	// renewing tells that a renewal is asked for and not answered. Until it is, nobody knows
+	// when the lock ends.
+	renewing bool
 	// cancel ends the context of its handler. It is set while state is running, and is
 	// the Worker's: the state here only hands it back.
 	cancel context.CancelCauseFunc
 }
 
 func (d *delivery) offset() int64 { return d.record.Offset }
+
+// place is where its record is.
+func (d *delivery) place() sharePlace { return sharePlace{d.at, d.record.Offset} }
+
+// sharePlace is an offset of a partition.
+type sharePlace struct {
+	at     sharePartition
+	offset int64
+}
+
+// over ends the delivery.
+func (d *delivery) over() {
+	d.state = deliveryOver
+	if d.session.held[d.place()] == d {
+		delete(d.session.held, d.place())
+	}
+}
 
 // unfinished tells that its acquisition lock is still needed for a handler.
 func (d *delivery) unfinished() bool { return d.state <= deliveryRunning }

@@ -7,10 +7,11 @@ package client
 // # When a record of a lane is not done
 //
 // A broker that keeps order releases, with a record that is released or whose acquisition
-// is lost, the later records of its key that the same member holds. So the lane drops them.
-// A fetch that was on its way may bring more of the kind: acquired before, and released
-// since. Until the release is answered and that fetch too, the lane takes records only from
-// the failed one on, in order; others are stale.
+// ends, the later records of its key that the same member holds. So they are taken out of
+// the lane, and if it is not sure that the broker did so, they are released. A fetch that
+// was on its way may bring more of the kind: acquired before, and released since. Until all
+// that is answered the lane has a breach: it takes records only from the failed one on, in
+// order; others are stale and released too.
 type shareQueue struct {
 	ready   []*delivery // in the order in which they may be handled; some may be over
 	lanes   map[laneKey]*lane
@@ -33,9 +34,9 @@ type lane struct {
 
 // breach is a place in a lane from which records have to come again.
 type breach struct {
-	offset  int64       // the lowest
-	release *delivery   // its release is not answered yet; nil if there is none
-	fetch   *shareFetch // was on its way; nil if there is none
+	offset int64                  // the lowest
+	waits  map[*delivery]struct{} // their releases are not answered yet
+	fetch  *shareFetch            // was on its way; nil if there is none
 }
 
 func newShareQueue() shareQueue {
@@ -59,8 +60,9 @@ func (q *shareQueue) push(d *delivery, ordered bool) bool {
 	}
 	if l.breach != nil {
 		if d.offset() > l.breach.offset {
-			d.lane, d.stale, d.state, d.outcome = l, true, deliveryDone, ackRelease
-			l.breach.release = d
+			d.lane = l
+			d.makeStale()
+			l.breach.release(d)
 			return false
 		}
 		q.heal(l)
@@ -124,43 +126,104 @@ func (q *shareQueue) advance(l *lane) {
 	q.tidy(l)
 }
 
-// drop ends a delivery. The lane of its key, if it has one, breaks there: what follows is
-// appended to dropped.
+// release notes that the release of d, which is stale, is asked for.
+func (b *breach) release(d *delivery) {
+	d.session.acks.addDelivery(d, ackRelease)
+	b.waits[d] = struct{}{}
+}
+
+// makeStale makes of a record that no handler has one to be released.
+func (d *delivery) makeStale() { d.stale, d.state, d.outcome = true, deliveryDone, ackRelease }
+
+// drop ends a delivery that is not ours any more, and appends it to dropped. If its key has
+// an order, what follows is appended or released.
 func (q *shareQueue) drop(d *delivery, fetch *shareFetch, why error, dropped []lost) []lost {
 	if d.state == deliveryOver {
 		return dropped
 	}
 	dropped = append(dropped, q.end(d, why))
-	if d.lane != nil {
-		dropped = q.fall(d, nil, fetch, why, dropped)
+	if d.lane == nil {
+		return dropped
 	}
-	return dropped
-}
-
-// fall breaks the lane of d at d, whose release, if any, is not answered.
-func (q *shareQueue) fall(d, release *delivery, fetch *shareFetch, why error, dropped []lost) []lost {
-	l := d.lane
-	if b := l.breach; b != nil {
-		b.offset, b.fetch = min(b.offset, d.offset()), fetch
-		if release != nil {
-			b.release = release
-		}
-	} else {
-		l.breach = &breach{offset: d.offset(), release: release, fetch: fetch}
-		q.broken[l] = struct{}{}
-	}
-	later := l.waiting
-	if l.busy != nil && l.busy != d {
-		later = append([]*delivery{l.busy}, later...)
-	}
-	l.busy, l.waiting = nil, nil
+	l := q.breach(d, fetch)
+	later, dropped := q.later(l, d, why, dropped)
 	for _, d := range later {
-		if d.state != deliveryOver {
-			dropped = append(dropped, q.end(d, why))
-		}
+		l.breach.release(d)
 	}
 	q.mend(l)
 	return dropped
+}
+
+// failed takes in that a handler wants its record to be released. The broker releases the
+// later ones of its key with it.
+func (q *shareQueue) failed(d *delivery, fetch *shareFetch) {
+	if d.lane == nil {
+		return
+	}
+	l := q.breach(d, fetch)
+	l.breach.waits[d] = struct{}{}
+	d.followers, _ = q.later(l, d, nil, nil)
+}
+
+// breach makes or widens the breach in the lane of d.
+func (q *shareQueue) breach(d *delivery, fetch *shareFetch) *lane {
+	l := q.laneOf(d)
+	if l.breach == nil {
+		l.breach = &breach{offset: d.offset(), waits: make(map[*delivery]struct{})}
+		q.broken[l] = struct{}{}
+	}
+	l.breach.offset, l.breach.fetch = min(l.breach.offset, d.offset()), fetch
+	return l
+}
+
+// later takes out of a lane what is behind d. What a handler has is dropped; the rest is
+// made stale and returned.
+func (q *shareQueue) later(l *lane, d *delivery, why error, dropped []lost) (stale []*delivery, _ []lost) {
+	takeOut := func(d *delivery) {
+		switch d.state {
+		case deliveryQueued:
+			q.queued--
+			d.makeStale()
+			stale = append(stale, d)
+		case deliveryRunning:
+			dropped = append(dropped, q.end(d, why))
+		}
+	}
+	kept := l.waiting[:0]
+	for _, other := range l.waiting {
+		if other.offset() > d.offset() {
+			takeOut(other)
+		} else {
+			kept = append(kept, other)
+		}
+	}
+	l.waiting = kept
+	if busy := l.busy; busy == nil || busy == d {
+		q.advance(l)
+	} else if busy.offset() > d.offset() {
+		takeOut(busy)
+		q.advance(l)
+	}
+	return stale, dropped
+}
+
+// clear empties the lane of a key. Who takes its records out ends them.
+func (q *shareQueue) clear(key laneKey) {
+	if l := q.lanes[key]; l != nil {
+		l.busy, l.waiting = nil, nil
+		q.heal(l)
+		q.tidy(l)
+	}
+}
+
+// laneOf is the lane of the key of d: another than d was in if that was empty for a while.
+func (q *shareQueue) laneOf(d *delivery) *lane {
+	l := q.lanes[d.lane.key]
+	if l == nil {
+		l = d.lane
+		q.lanes[l.key] = l
+	}
+	return l
 }
 
 // end makes a delivery over.
@@ -169,15 +232,36 @@ func (q *shareQueue) end(d *delivery, why error) lost {
 	if was == deliveryQueued {
 		q.queued--
 	}
-	d.state = deliveryOver
+	d.over()
 	return lost{delivery: d, was: was, err: why}
 }
 
-// answered takes in that the acknowledgement of d is answered, while a fetch, or none, is
-// on its way.
-func (q *shareQueue) answered(d *delivery, fetch *shareFetch) {
-	if l := d.lane; l != nil && l.breach != nil && l.breach.release == d {
-		l.breach.release, l.breach.fetch = nil, fetch
+// answered takes in that the acknowledgement of d is answered, and whether it was taken,
+// while a fetch, or none, is on its way.
+func (q *shareQueue) answered(d *delivery, taken bool, fetch *shareFetch) {
+	if d.lane == nil {
+		return
+	}
+	l := q.lanes[d.lane.key]
+	if l == nil || l.breach == nil {
+		l = nil
+	}
+	for _, follower := range d.followers {
+		switch {
+		case follower.state == deliveryOver:
+		case taken || l == nil:
+			follower.over()
+		default:
+			l.breach.release(follower)
+		}
+	}
+	d.followers = nil
+	if l == nil {
+		return
+	}
+	if _, ok := l.breach.waits[d]; ok {
+		delete(l.breach.waits, d)
+		l.breach.fetch = fetch
 		q.mend(l)
 	}
 }
@@ -194,7 +278,7 @@ func (q *shareQueue) fetched(fetch *shareFetch) {
 
 // mend ends a breach of which nothing stale can come any more.
 func (q *shareQueue) mend(l *lane) {
-	if b := l.breach; b != nil && b.release == nil && b.fetch == nil {
+	if b := l.breach; b != nil && len(b.waits) == 0 && b.fetch == nil {
 		q.heal(l)
 		q.tidy(l)
 	}

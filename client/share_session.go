@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -38,6 +39,7 @@ type shareSession struct {
 	acks     ackQueue
 	renewals ackQueue
 	leases   []*lease
+	held     map[sharePlace]*delivery // all that is not over
 
 	canRenew bool
 	full     bool // the last fetch brought about what it asked for: there is more
@@ -64,8 +66,24 @@ type shareAck struct {
 	parts  []ackPart
 }
 
+// outcomes are those that the fetch, which may be nil, tells the broker.
+func (f *shareFetch) outcomes() []ackPart {
+	if f == nil {
+		return nil
+	}
+	return f.acks
+}
+
+// outcomes are those that the acknowledgement, which may be nil, tells the broker.
+func (a *shareAck) outcomes() []ackPart {
+	if a == nil || a.renews {
+		return nil
+	}
+	return slices.Clone(a.parts)
+}
+
 func newShareSession(node int32, canRenew bool) *shareSession {
-	return &shareSession{node: node, canRenew: canRenew,
+	return &shareSession{node: node, canRenew: canRenew, held: make(map[sharePlace]*delivery),
 		wanted: make(map[sharePartition]struct{}), inSession: make(map[sharePartition]struct{})}
 }
 
@@ -204,6 +222,7 @@ func (s *shareSession) renewDue(now time.Time) {
 		l.renewAt = time.Time{}
 		l.prune()
 		for _, d := range l.held {
+			d.renewing = true
 			s.renewals.addDelivery(d, ackRenew)
 		}
 	}
@@ -213,7 +232,7 @@ func (s *shareSession) renewDue(now time.Time) {
 func (s *shareSession) renewed(now, deadline time.Time, items []ackItem) {
 	again := make(map[*delivery]bool, len(items))
 	for _, item := range items {
-		again[item.delivery] = true
+		again[item.delivery], item.delivery.renewing = true, false
 	}
 	var held []*delivery
 	for _, l := range s.leases {
@@ -244,21 +263,17 @@ func (s *shareSession) dropLeases() {
 }
 
 // nextTime is when the session has something to do without anything happening; zero for
-// never.
+// never. What was due until now waits for something else.
 func (s *shareSession) nextTime(now time.Time) (at time.Time) {
 	sooner := func(t time.Time) {
-		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+		if t.After(now) && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
 	}
-	if s.retryAt.After(now) {
-		sooner(s.retryAt)
-	}
+	sooner(s.retryAt)
 	for _, l := range s.leases {
 		sooner(l.deadline)
-		if l.renewAt.After(s.retryAt) {
-			sooner(l.renewAt)
-		}
+		sooner(l.renewAt)
 	}
 	return at
 }

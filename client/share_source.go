@@ -153,18 +153,18 @@ func (w *Worker) checkFetched(resp *kmsg.ShareFetchResponse) error {
 
 // acknowledge sends one acknowledgement and takes its answer in.
 func (src *shareSource) acknowledge(ctx context.Context, a *shareAck) {
-	resp, sent, err := src.send(ctx, a)
+	resp, err := src.send(ctx, a)
 	if err != nil {
 		if ctx.Err() == nil {
 			src.failed(nil, a, fmt.Errorf("acknowledge to broker %d: %w", src.session.node, err))
 		}
 		return
 	}
-	src.acknowledged(a, sent, resp)
+	src.acknowledged(a, resp)
 }
 
-// acknowledged takes in an answer, to a request that was sent at the given time.
-func (src *shareSource) acknowledged(a *shareAck, sent time.Time, resp *kmsg.ShareAcknowledgeResponse) {
+// acknowledged takes in an answer.
+func (src *shareSource) acknowledged(a *shareAck, resp *kmsg.ShareAcknowledgeResponse) {
 	w := src.w
 	errs := ackErrors(a.parts)
 	for i := range resp.Topics {
@@ -175,7 +175,8 @@ func (src *shareSource) acknowledged(a *shareAck, sent time.Time, resp *kmsg.Sha
 		}
 	}
 	w.mu.Lock()
-	e := w.mu.state.acknowledged(src.session, a, time.Now(), sent.Add(lockTimeout(resp.AcquisitionLockTimeoutMillis)), errs)
+	now := time.Now()
+	e := w.mu.state.acknowledged(src.session, a, now, now.Add(lockTimeout(resp.AcquisitionLockTimeoutMillis)), errs)
 	w.wakeLocked(src.session)
 	w.mu.Unlock()
 	signal(src.fetchWake)
@@ -190,7 +191,7 @@ func (src *shareSource) acknowledged(a *shareAck, sent time.Time, resp *kmsg.Sha
 // send sends an acknowledgement. One that may have overtaken the fetch that was sent before
 // it is sent again: the broker refuses it for its epoch, without harm, until it has seen the
 // fetch.
-func (src *shareSource) send(ctx context.Context, a *shareAck) (resp *kmsg.ShareAcknowledgeResponse, sent time.Time, err error) {
+func (src *shareSource) send(ctx context.Context, a *shareAck) (*kmsg.ShareAcknowledgeResponse, error) {
 	// Without a fetch on its way there is nothing to wait behind, and the traffic keeps the
 	// connection that the session belongs to from being closed as idle.
 	cl := src.w.fetches
@@ -198,16 +199,15 @@ func (src *shareSource) send(ctx context.Context, a *shareAck) (resp *kmsg.Share
 		cl = src.w.acks
 	}
 	for tries := 0; ; tries++ {
-		sent = time.Now()
 		r, err := cl.Broker(int(src.session.node)).Request(ctx, src.w.ackRequest(a))
 		if err != nil {
-			return nil, sent, err
+			return nil, err
 		}
-		resp = r.(*kmsg.ShareAcknowledgeResponse)
+		resp := r.(*kmsg.ShareAcknowledgeResponse)
 		err = kerr.ErrorForCode(resp.ErrorCode)
 		overtook := a.beside && errors.Is(err, kerr.InvalidShareSessionEpoch) && tries < 10
 		if !overtook || !sleep(ctx, time.Millisecond<<tries) {
-			return resp, sent, err
+			return resp, err
 		}
 	}
 }
@@ -215,12 +215,12 @@ func (src *shareSource) send(ctx context.Context, a *shareAck) (resp *kmsg.Share
 // close ends the session for good.
 func (src *shareSource) close(ctx context.Context, a *shareAck) error {
 	a.beside = true // a fetch may wait on the other connection
-	resp, sent, err := src.send(ctx, a)
+	resp, err := src.send(ctx, a)
 	if err != nil {
 		src.failed(nil, a, err)
 		return &GroupError{Group: src.w.cfg.group, Doing: fmt.Sprintf("close the share session on broker %d", src.session.node), Err: err}
 	}
-	src.acknowledged(a, sent, resp)
+	src.acknowledged(a, resp)
 	return nil
 }
 

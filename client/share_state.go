@@ -101,10 +101,13 @@ func (s *shareState) fetched(ss *shareSession, f *shareFetch, now time.Time, got
 	}
 	kept := got.deliveries[:0]
 	for _, d := range got.deliveries {
+		if old := ss.held[d.place()]; old != nil { // it comes again, so it was not ours any more
+			e.lost = s.queue.drop(old, nil, ErrLockLost, e.lost)
+			s.queue.answered(old, false, nil)
+		}
+		ss.held[d.place()] = d
 		if s.queue.push(d, s.ordered) {
 			kept = append(kept, d)
-		} else {
-			ss.acks.addDelivery(d, d.outcome)
 		}
 	}
 	ss.full = 2*len(got.deliveries) >= f.records
@@ -142,6 +145,9 @@ func (s *shareState) acknowledged(ss *shareSession, a *shareAck, now, deadline t
 			ss.renewals.put(p)
 			ss.retryAt = now.Add(retryAcks)
 		case ackRefused: // its handler has until the deadline
+			for _, item := range p.items {
+				item.delivery.renewing = false
+			}
 		}
 	}
 	return e
@@ -173,7 +179,7 @@ func (s *shareState) settle(ss *shareSession, parts []ackPart, now time.Time, er
 				continue
 			}
 			if fate == ackTaken {
-				d.state = deliveryOver
+				d.over()
 				if !d.stale {
 					e.acked = append(e.acked, d)
 				}
@@ -182,7 +188,7 @@ func (s *shareState) settle(ss *shareSession, parts []ackPart, now time.Time, er
 			} else {
 				e.lost = s.queue.drop(d, ss.fetching, err, e.lost)
 			}
-			s.queue.answered(d, ss.fetching)
+			s.queue.answered(d, fate == ackTaken, ss.fetching)
 		}
 	}
 }
@@ -191,48 +197,42 @@ func (s *shareState) settle(ss *shareSession, parts []ackPart, now time.Time, er
 // is broken. It may begin anew after a while, which backoff tells from the number of times
 // that it broke.
 func (s *shareState) failed(ss *shareSession, f *shareFetch, a *shareAck, now time.Time, backoff func(int) time.Duration, err error) (e shareEvents) {
-	var parts []ackPart
 	if f != nil {
-		ss.fetching, parts = nil, f.acks
+		ss.fetching = nil
 		defer s.queue.fetched(f)
 	}
 	if a != nil {
-		ss.acking, parts = nil, a.parts
+		ss.acking = nil
 	}
 	s.breakUp(ss, now, backoff, err, &e)
-	for _, p := range parts {
-		for _, item := range p.items {
-			s.lose(ss, item.delivery, err, &e)
-		}
-	}
 	if a != nil && a.final {
 		s.begin(ss)
 	}
 	return e
 }
 
-// breakUp breaks a session: all that it holds is lost.
+// breakUp breaks a session: all that it holds is lost, but for what is on its way.
 func (s *shareState) breakUp(ss *shareSession, now time.Time, backoff func(int) time.Duration, err error, e *shareEvents) {
 	if !ss.broken {
 		ss.broken = true
 		ss.tries++
 		ss.retryAt = now.Add(backoff(ss.tries))
 	}
-	for _, l := range ss.leases {
-		for _, d := range l.held {
-			s.lose(ss, d, err, e)
+	onTheirWay := make(map[*delivery]bool) // their answers will tell
+	for _, p := range append(ss.acking.outcomes(), ss.fetching.outcomes()...) {
+		for _, item := range p.items {
+			onTheirWay[item.delivery] = true
 		}
 	}
-	ss.acks.each(func(item ackItem) { s.lose(ss, item.delivery, err, e) })
-	ss.leases, ss.acks, ss.renewals = nil, ackQueue{}, ackQueue{}
-}
-
-// lose ends a delivery, nil for none, of a session that broke.
-func (s *shareState) lose(ss *shareSession, d *delivery, err error, e *shareEvents) {
-	if d != nil {
-		e.lost = s.queue.drop(d, ss.fetching, err, e.lost)
-		s.queue.answered(d, ss.fetching)
+	for _, d := range ss.held {
+		if d.lane != nil {
+			s.queue.clear(d.lane.key)
+		}
+		if !onTheirWay[d] {
+			e.lost = append(e.lost, s.queue.end(d, err))
+		}
 	}
+	ss.leases, ss.acks, ss.renewals = nil, ackQueue{}, ackQueue{}
 }
 
 // begin makes a session a new one, which the next fetch opens.
@@ -241,7 +241,9 @@ func (s *shareState) begin(ss *shareSession) {
 	clear(ss.inSession)
 }
 
-// expire ends the deliveries whose acquisition locks have run out.
+// expire ends the deliveries whose acquisition locks have run out: surely, since deadlines
+// are counted from the answers. Before the broker lets go of a record it deals us the next
+// ones of its key.
 func (s *shareState) expire(ss *shareSession, now time.Time) (e shareEvents) {
 	over := false
 	for _, l := range ss.leases {
@@ -250,7 +252,7 @@ func (s *shareState) expire(ss *shareSession, now time.Time) (e shareEvents) {
 		}
 		over = true
 		for _, d := range l.held {
-			if d.unfinished() {
+			if d.unfinished() && !d.renewing {
 				e.lost = s.queue.drop(d, ss.fetching, ErrLockLost, e.lost)
 			}
 		}
@@ -272,8 +274,8 @@ func (s *shareState) finish(d *delivery, outcome ackKind, took time.Duration) (e
 		return e
 	}
 	d.session.acks.addDelivery(d, outcome)
-	if outcome == ackRelease && d.lane != nil {
-		e.lost = s.queue.fall(d, d, d.session.fetching, ErrLockLost, nil)
+	if outcome == ackRelease {
+		s.queue.failed(d, d.session.fetching)
 	}
 	return e
 }

@@ -215,7 +215,9 @@ func TestWorkerWhoseAcknowledgementIsRefused(t *testing.T) {
 		var lost journal
 		start := make(chan struct{})
 		c.work(func(context.Context, *ShareRecord) error { <-start; return nil }, Concurrency(100),
-			Hooks(WorkerHooks{Lost: func(r *ShareRecord, o Outcome, err error) { lost.note("%d %v: %v", r.Offset, o, errors.Is(err, kerr.InvalidRecordState)) }}))
+			Hooks(WorkerHooks{Lost: func(r *ShareRecord, o Outcome, err error) {
+				lost.note("%d %v: %v", r.Offset, o, errors.Is(err, kerr.InvalidRecordState))
+			}}))
 		time.Sleep(time.Second)
 		close(start)
 		time.Sleep(time.Second)
