@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lacunamq/lacuna/client"
@@ -22,6 +21,8 @@ type consumeOptions struct {
 	slots         []string
 	keys          []string
 	individual    bool
+	share         bool
+	maxRecords    int
 	leaveEvery    int
 	noCommit      bool
 	readCommitted bool
@@ -43,14 +44,23 @@ Without a group it begins at the beginning, or where --from says, and commits no
 With a group it is a member of it like any Kafka consumer. With --individual, --slots or
 --keys it reads through Lacuna's extension instead: a group then needs no members, several
 readers share a partition by slots or keys, and every record is committed on its own once
-it was written out.`,
+it was written out. With --share it is a member of a share group, among whose members the
+broker deals the records of a partition one by one: it accepts what it has written out.
+Where such a group begins, and in which order records are dealt, are its settings (groups
+config): share.auto.offset.reset, latest by default, and share.delivery.mode.`,
 		Example: `  lacuna consume -t orders --exit
   lacuna consume -t orders -g billing --individual
   lacuna consume -t orders -g billing --slots 0-32767 & lacuna consume -t orders -g billing --slots 32768-65535
+  lacuna groups config mail --set share.auto.offset.reset=earliest; lacuna consume -t orders -g mail --share
   lacuna consume -t orders --key order-1 --format '%o %k: %v\n'
   lacuna consume -t orders -o json | jq .value`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.consume(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.share && cmd.Flags().Changed("from") {
+				return usagef("where a share group begins is its setting share.auto.offset.reset: see lacuna groups config --help")
+			}
+			return c.consume(cmd.Context(), o)
+		},
 	}
 	c.connectFlags(cmd)
 	c.outputFlag(cmd)
@@ -62,7 +72,9 @@ it was written out.`,
 	f.StringArrayVar(&o.slots, "slots", nil, "key slots to read, LO-HI of 0-65535; may repeat")
 	f.StringArrayVar(&o.keys, "key", nil, "key to read; may repeat")
 	f.BoolVar(&o.individual, "individual", false, "commit each record on its own")
-	f.IntVar(&o.leaveEvery, "leave-every", 0, "leave every Nth record uncommitted, to see what gaps do")
+	f.BoolVar(&o.share, "share", false, "be a member of a share group")
+	f.IntVar(&o.maxRecords, "max-records", 0, "with --share, have at most that many records acquired at a time (0: up to 1000, by how fast they go)")
+	f.IntVar(&o.leaveEvery, "leave-every", 0, "leave every Nth record uncommitted, with --share release it, to see what gaps do")
 	f.BoolVar(&o.noCommit, "no-commit", false, "commit nothing")
 	f.BoolVar(&o.readCommitted, "read-committed", false, "leave out records of open and aborted transactions")
 	f.Int64VarP(&o.max, "max", "n", 0, "stop after that many records (0: do not)")
@@ -75,7 +87,7 @@ it was written out.`,
 
 // extended tells that Lacuna's extension is needed.
 func (o *consumeOptions) extended() bool {
-	return o.individual || len(o.slots)+len(o.keys) > 0
+	return o.individual || !o.share && len(o.slots)+len(o.keys) > 0
 }
 
 func (o *consumeOptions) validate() error {
@@ -88,8 +100,30 @@ func (o *consumeOptions) validate() error {
 		return usagef("members of a group do not choose their partitions: leave out --partition or --group, or add --individual")
 	case o.individual && o.group == "":
 		return usagef("--individual commits for a group: say --group NAME")
-	case o.leaveEvery < 0 || o.leaveEvery > 0 && !(o.extended() && o.group != ""):
-		return usagef("--leave-every goes with --group and --individual, --slots or --key")
+	case o.leaveEvery < 0 || o.leaveEvery > 0 && !((o.extended() || o.share) && o.group != ""):
+		return usagef("--leave-every goes with --group and --individual, --share, --slots or --key")
+	case o.share:
+		return o.validateShare()
+	case o.maxRecords != 0:
+		return usagef("--max-records goes with --share; --max stops after so many")
+	}
+	return nil
+}
+
+func (o *consumeOptions) validateShare() error {
+	switch {
+	case o.group == "":
+		return usagef("--share needs a group: say --group NAME")
+	case o.individual:
+		return usagef("--share and --individual are two ways to commit single records: choose one")
+	case len(o.partitions) > 0:
+		return usagef("members of a share group do not choose their partitions: leave out --partition or --share")
+	case o.noCommit:
+		return usagef("a share group deals a record again that is not accepted: leave out --no-commit or --share")
+	case o.readCommitted:
+		return usagef("what a share group reads is its setting share.isolation.level: see lacuna groups config --help")
+	case o.maxRecords < 0:
+		return usagef("--max-records is %d: at least 1", o.maxRecords)
 	}
 	return nil
 }
@@ -140,6 +174,9 @@ func (c *cli) consume(ctx context.Context, o consumeOptions) error {
 }
 
 func (c *cli) openSource(ctx context.Context, o *consumeOptions, from client.Position) (recordSource, error) {
+	if o.share {
+		return c.openShareSource(ctx, o)
+	}
 	if o.group != "" && !o.extended() {
 		return c.openGroupSource(ctx, o, from)
 	}
@@ -176,108 +213,4 @@ func (c *cli) currentEnds(ctx context.Context, o *consumeOptions) (map[client.To
 		}
 	})
 	return ends, errors.Join(errs...)
-}
-
-// consumption is one run of consume.
-type consumption struct {
-	c      *cli
-	o      *consumeOptions
-	src    recordSource
-	format recordFormat
-	ends   map[client.TopicPartition]int64 // nil: go on for ever
-	out    *bufio.Writer
-	bar    *bar
-	total  int64 // offsets to go when the bar began
-	count  int64
-	line   []byte
-	said   string // the trouble that was told last
-}
-
-// How long to wait for records before looking at other things: whether the end is
-// reached, if the run stops there, and whether there is trouble that a person should know
-// of.
-const (
-	exitPoll    = 100 * time.Millisecond
-	troublePoll = 2 * time.Second
-)
-
-// run writes records until it is interrupted, has written enough, or is at the end.
-func (con *consumption) run(ctx context.Context) error {
-	for ctx.Err() == nil && !con.enough() {
-		patience := troublePoll
-		if con.ends != nil {
-			patience = exitPoll
-		}
-		polling, cancel := context.WithTimeout(ctx, patience)
-		records, err := con.src.poll(polling)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return nil // an interrupt is how it is meant to end
-		case err != nil && !errors.Is(err, context.DeadlineExceeded):
-			return con.c.reach(err)
-		}
-		con.tellTrouble()
-		if err := con.write(ctx, records); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// tellTrouble says why nothing comes, once for each reason: a consumer waits for a broker
-// that is away, and should not look as if there was nothing to read.
-func (con *consumption) tellTrouble() {
-	text := ""
-	if err := con.src.trouble(); err != nil {
-		text = err.Error()
-	}
-	if text != "" && text != con.said {
-		fmt.Fprintf(con.c.err, "lacuna: waiting: %s\n", text)
-	}
-	con.said = text
-}
-
-func (con *consumption) enough() bool {
-	if con.o.max > 0 && con.count >= con.o.max {
-		return true
-	}
-	if con.ends == nil {
-		return false
-	}
-	left := con.src.left(con.ends)
-	if con.bar == nil && left > 0 {
-		con.total = left
-		con.bar = con.c.newBar("consuming", left, false, con.o.quiet || con.c.outWidth > 0)
-	}
-	con.bar.set(con.total - left)
-	return left == 0
-}
-
-// write writes records out, and only then commits them: a reader of the pipe that went
-// away has not had them.
-func (con *consumption) write(ctx context.Context, records []*kgo.Record) (err error) {
-	if left := con.o.max - con.count; con.o.max > 0 && int64(len(records)) > left {
-		records = records[:left]
-	}
-	done := records[:0:0]
-	for _, r := range records {
-		if con.line, err = con.format(con.line[:0], r); err != nil {
-			return fmt.Errorf("write the record at %s[%d] offset %d: %w", r.Topic, r.Partition, r.Offset, err)
-		}
-		if _, err := con.out.Write(con.line); err != nil {
-			return fmt.Errorf("write to standard output: %w", err)
-		}
-		con.count++
-		if con.o.leaveEvery == 0 || con.count%int64(con.o.leaveEvery) != 0 {
-			done = append(done, r)
-		}
-	}
-	if err := con.out.Flush(); err != nil {
-		return fmt.Errorf("write to standard output: %w", err)
-	}
-	if con.o.group == "" || con.o.noCommit || len(done) == 0 {
-		return nil
-	}
-	return con.src.commit(ctx, done)
 }

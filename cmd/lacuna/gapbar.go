@@ -12,11 +12,12 @@ import (
 // single open offset among a million is seen.
 type shades struct {
 	all, most, half, some, none, beyond rune
+	mark                                rune // below a cell that holds something to be marked
 }
 
 var (
-	blockShades = shades{all: '█', most: '▓', half: '▒', some: '░', none: '·', beyond: ' '}
-	asciiShades = shades{all: '#', most: '+', half: '=', some: '-', none: '.', beyond: ' '}
+	blockShades = shades{all: '█', most: '▓', half: '▒', some: '░', none: '·', beyond: ' ', mark: '▲'}
+	asciiShades = shades{all: '#', most: '+', half: '=', some: '-', none: '.', beyond: ' ', mark: '^'}
 )
 
 // gapBar draws a range of offsets as a row of cells. Open runs are added one by one, so
@@ -24,6 +25,7 @@ var (
 type gapBar struct {
 	start, end int64   // the offsets it covers, half-open
 	open       []int64 // open offsets in each cell
+	marked     []bool  // cells to be marked, nil: none
 }
 
 // newGapBar covers [start, end) with at most width cells, each of one offset or more.
@@ -56,6 +58,33 @@ func (b *gapBar) addOpen(r client.Run) {
 		b.open[i] += next - from
 		from = next
 	}
+}
+
+// mark marks the cells that hold offsets of r.
+func (b *gapBar) mark(r client.Run) {
+	from, to := max(r.Start, b.start), min(r.End, b.end)
+	if from >= to {
+		return
+	}
+	if b.marked == nil {
+		b.marked = make([]bool, len(b.open))
+	}
+	for i := b.cellOf(from); i <= b.cellOf(to-1); i++ {
+		b.marked[i] = true
+	}
+}
+
+// drawMarks returns the row of marks, "" if there are none.
+func (b *gapBar) drawMarks(s shades) string {
+	var row strings.Builder
+	for _, marked := range b.marked {
+		if marked {
+			row.WriteRune(s.mark)
+		} else {
+			row.WriteRune(s.beyond)
+		}
+	}
+	return strings.TrimRight(row.String(), string(s.beyond))
 }
 
 // draw returns the row.

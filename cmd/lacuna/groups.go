@@ -11,19 +11,22 @@ import (
 func groupsCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "groups",
-		Short: "Show what groups have committed, draw the gaps, commit, reopen, reset",
+		Short: "Show what groups have committed and acquired, draw the gaps, commit, reopen, reset",
 		Long: `Show what groups have committed of what they read, and change it.
 
 A group's ledger of a partition says which offsets it has committed. Below the stable
 offset all are; between it and the max commit offset there may be gaps: offsets that are
-open, and are delivered again.`,
+open, and are delivered again. Members of a share group acquire open records; with --admin
+the commands show which, for how long, and what an offset waits for.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.connectFlags(cmd)
 	c.outputFlag(cmd)
+	c.adminFlag(cmd)
 	cmd.AddCommand(groupsListCommand(c), groupsDescribeCommand(c), groupsGapsCommand(c), groupsExplainCommand(c),
-		groupsCommitCommand(c), groupsReopenCommand(c), groupsResetCommand(c), groupsDeleteCommand(c))
+		groupsCommitCommand(c), groupsReopenCommand(c), groupsResetCommand(c), groupsDeleteCommand(c),
+		groupsConfigCommand(c))
 	return cmd
 }
 

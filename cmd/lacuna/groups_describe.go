@@ -13,16 +13,26 @@ import (
 
 func groupsDescribeCommand(c *cli) *cobra.Command {
 	var flags ledgerFlags
+	var limit int
 	cmd := &cobra.Command{
 		Use:   "describe GROUP",
 		Short: "Show a group's members, how far it is, and how many gaps it has left",
-		Args:  exactlyOne("group"),
+		Long: `Show a group's members, how far it is, and how many gaps it has left. With --admin, of a
+share group also what its members have acquired, for how long and in which delivery, their
+key slots, what is delayed, pending or waits for a dead letter, and how old the oldest
+record is that is not done.`,
+		Example: `  lacuna groups describe billing
+  lacuna groups describe billing --admin 127.0.0.1:9093`,
+		Args: exactlyOne("group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			adm, err := c.kafkaAdmin()
 			if err != nil {
 				return err
 			}
 			defer adm.Close()
+			if share := describeShareGroup(cmd.Context(), adm, args[0]); share != nil {
+				return c.describeShare(cmd, adm, share, &flags, limit)
+			}
 			described, err := adm.DescribeGroups(cmd.Context(), args[0])
 			if err != nil {
 				return c.reach(err)
@@ -43,6 +53,7 @@ func groupsDescribeCommand(c *cli) *cobra.Command {
 		},
 	}
 	flags.add(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 20, "list at most that many runs of acquired records (0: all)")
 	return cmd
 }
 

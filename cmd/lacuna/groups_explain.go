@@ -1,8 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
 
+	"github.com/lacunamq/lacuna/broker"
 	"github.com/lacunamq/lacuna/client"
 	"github.com/spf13/cobra"
 )
@@ -12,13 +18,21 @@ func groupsExplainCommand(c *cli) *cobra.Command {
 	var partition int32
 	var offset int64
 	cmd := &cobra.Command{
-		Use:     "explain GROUP",
-		Short:   "Say whether a group has committed an offset, and what follows from that",
+		Use:   "explain GROUP",
+		Short: "Say in what state an offset is for a group, and what holds it",
+		Long: `Say in what state an offset is for a group, and what follows from that. With --admin, of a
+share group also who has acquired the record, until when and in which delivery, or what it
+waits for: earlier records of its key, a backoff, a transaction, a dead letter.`,
 		Example: "  lacuna groups explain billing -t orders -p 0 --offset 1204",
 		Args:    exactlyOne("group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if topic == "" || offset < 0 {
 				return usagef("%s needs --topic and --offset; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+			}
+			if c.admin != "" {
+				if err := c.explainShare(cmd, args[0], topic, partition, offset); !errors.Is(err, errNoShareGroup) {
+					return err
+				}
 			}
 			a, err := c.ledgerAdmin()
 			if err != nil {
@@ -38,6 +52,9 @@ func groupsExplainCommand(c *cli) *cobra.Command {
 				return c.reach(err)
 			}
 			e := explain(&ledgers[0], page.Gaps, offset)
+			if e.State == "open" && c.isShareGroup(cmd.Context(), args[0]) {
+				e.Why = strings.TrimSuffix(e.Why, "; "+readerDelivers) + "; " + adminHint
+			}
 			if c.output == "json" {
 				return writeJSON(c.out, e)
 			}
@@ -49,6 +66,44 @@ func groupsExplainCommand(c *cli) *cobra.Command {
 	cmd.Flags().Int32VarP(&partition, "partition", "p", 0, "partition")
 	cmd.Flags().Int64Var(&offset, "offset", -1, "offset")
 	return cmd
+}
+
+// readerDelivers is what follows for a reader; members of share groups get what is open
+// anyway.
+const readerDelivers = "it is delivered again when a reader of the group starts"
+
+// explainShare says what the admin listener knows of an offset.
+func (c *cli) explainShare(cmd *cobra.Command, group, topic string, partition int32, offset int64) error {
+	var e broker.OffsetExplanation
+	err := c.askAdmin(cmd.Context(), shareGroupPath(group)+"/explain", url.Values{
+		"topic": {topic}, "partition": {strconv.Itoa(int(partition))}, "offset": {strconv.FormatInt(offset, 10)},
+	}, &e)
+	if err != nil {
+		return err
+	}
+	if c.output == "json" {
+		return writeJSON(c.out, e)
+	}
+	fmt.Fprintf(c.out, "offset %d of %v is %s for share group %s:\n  %s\n", offset, client.TopicPartition{Topic: topic, Partition: partition}, e.State, group, e.Why)
+	if e.Key != nil {
+		fmt.Fprintf(c.out, "  key %q, ", *e.Key)
+	} else if e.Slot != nil {
+		fmt.Fprint(c.out, "  ")
+	}
+	if e.Slot != nil {
+		fmt.Fprintf(c.out, "key slot %d; %s so far\n", *e.Slot, plural(int64(e.Deliveries), "delivery", "deliveries"))
+	}
+	return nil
+}
+
+// isShareGroup tells whether a group is a share group.
+func (c *cli) isShareGroup(ctx context.Context, group string) bool {
+	adm, err := c.kafkaAdmin()
+	if err != nil {
+		return false
+	}
+	defer adm.Close()
+	return describeShareGroup(ctx, adm, group) != nil
 }
 
 // explanation is the state of one offset, in one word and in a sentence.
@@ -73,7 +128,7 @@ func explain(l *client.Ledger, gaps []client.Run, offset int64) explanation {
 	case offset >= l.MaxCommit:
 		e.Why = fmt.Sprintf("nothing from the max commit offset %d on is committed", l.MaxCommit)
 	case len(gaps) > 0 && gaps[0].Start <= offset:
-		e.Why = fmt.Sprintf("it lies in the gap %s; it is delivered again when a reader of the group starts", formatRun(gaps[0]))
+		e.Why = fmt.Sprintf("it lies in the gap %s; %s", formatRun(gaps[0]), readerDelivers)
 	default:
 		e.State, e.Why = "committed", fmt.Sprintf("on its own, above the stable offset %d", l.Stable)
 	}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
+	"github.com/lacunamq/lacuna/broker"
 	"github.com/lacunamq/lacuna/client"
 	"github.com/spf13/cobra"
 )
@@ -24,8 +26,10 @@ func groupsGapsCommand(c *cli) *cobra.Command {
 		Use:   "gaps GROUP",
 		Short: "Draw what a group has committed and what it has left open",
 		Long: `Draw each of a group's ledgers: the offsets from the stable to the max commit offset as a
-bar, darker where more is committed, and list the first gaps.`,
+bar, darker where more is committed, and list the first gaps. With --admin, of a share
+group the bar reaches up to the last acquired record, and those are marked and listed.`,
 		Example: `  lacuna groups gaps billing
+  lacuna groups gaps billing --admin 127.0.0.1:9093
   lacuna groups gaps billing -t orders -p 0 --limit 0 -o json`,
 		Args: exactlyOne("group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,8 +46,17 @@ bar, darker where more is committed, and list the first gaps.`,
 			if ascii {
 				style = asciiShades
 			}
+			var status *broker.ShareGroupStatus
+			if c.admin != "" {
+				if status, err = c.shareStatus(cmd.Context(), args[0], &flags, 0); err != nil && !errors.Is(err, errNoShareGroup) {
+					return err
+				}
+			}
 			for i := range ledgers {
 				d := drawing{ledger: &ledgers[i], limit: limit, shades: style, width: c.drawWidth(width)}
+				if status != nil {
+					d.dealt = partitionStatus(status, ledgers[i].Topic, ledgers[i].Partition)
+				}
 				if err := d.read(cmd, a); err != nil {
 					return err
 				}
@@ -60,7 +73,7 @@ bar, darker where more is committed, and list the first gaps.`,
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 10, "list at most that many gaps of each ledger (0: all)")
+	cmd.Flags().IntVar(&limit, "limit", 10, "list at most that many gaps, and acquired runs, of each ledger (0: all)")
 	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw without block characters")
 	cmd.Flags().IntVar(&width, "width", 0, "width of the bar (0: that of the terminal)")
 	return cmd
@@ -89,6 +102,7 @@ type drawing struct {
 	limit  int // gaps to list, 0: all
 	shades shades
 	width  int
+	dealt  *broker.SharePartitionStatus // nil: it is not known what is acquired
 
 	bar  *gapBar
 	gaps []client.Run // the first ones
@@ -97,7 +111,13 @@ type drawing struct {
 // read reads the gaps, of which only the first ones are kept.
 func (d *drawing) read(cmd *cobra.Command, a *client.Admin) error {
 	l := d.ledger
-	d.bar = newGapBar(max(l.Stable, 0), max(l.MaxCommit, 0), d.width)
+	d.bar = newGapBar(max(l.Stable, 0), d.end(), d.width)
+	if l.Err == nil {
+		d.bar.addOpen(client.Run{Start: max(l.MaxCommit, 0), End: d.end()})
+	}
+	for _, h := range d.held() {
+		d.bar.mark(client.Run{Start: h.First, End: h.Last + 1})
+	}
 	if l.Err != nil || l.Gaps == 0 {
 		return nil
 	}
@@ -111,6 +131,23 @@ func (d *drawing) read(cmd *cobra.Command, a *client.Admin) error {
 		}
 	}
 	return nil
+}
+
+// held are the acquired records, as far as they are known.
+func (d *drawing) held() []broker.AcquiredRange {
+	if d.dealt == nil {
+		return nil
+	}
+	return d.dealt.Held
+}
+
+// end is where the window ends that is drawn.
+func (d *drawing) end() int64 {
+	end := max(d.ledger.MaxCommit, 0)
+	if held := d.held(); len(held) > 0 {
+		end = max(end, held[len(held)-1].Last+1)
+	}
+	return end
 }
 
 // text is the drawing for people.
@@ -127,7 +164,11 @@ func (d *drawing) text() string {
 		return b.String()
 	}
 	if row := d.bar.draw(d.shades); row != "" {
-		fmt.Fprintf(&b, "\n%s\n%s\n%s\n", d.scale(row), row, d.legend())
+		fmt.Fprintf(&b, "\n%s\n%s\n", d.scale(row), row)
+		if marks := d.bar.drawMarks(d.shades); marks != "" {
+			fmt.Fprintln(&b, marks)
+		}
+		fmt.Fprintln(&b, d.legend())
 	}
 	fmt.Fprintf(&b, "\n  stable offset      %15s   all below is committed\n", humanize.Comma(l.Stable))
 	fmt.Fprintf(&b, "  max commit offset  %15s   nothing from here on is\n", humanize.Comma(l.MaxCommit))
@@ -136,7 +177,12 @@ func (d *drawing) text() string {
 	fmt.Fprintf(&b, "  committed          %15s   in the window\n", humanize.Comma(window-l.Open))
 	fmt.Fprintf(&b, "  open               %15s   in %s\n", humanize.Comma(l.Open), d.gapsInWords())
 	fmt.Fprintf(&b, "  lag                %15s   open, and what lies beyond the window\n", humanize.Comma(l.Lag()))
+	if d.dealt != nil {
+		fmt.Fprintf(&b, "  acquired           %15s   and %s delayed, %s pending, %s waiting for dead letters\n", humanize.Comma(int64(d.dealt.Acquired)),
+			humanize.Comma(int64(d.dealt.Delayed)), humanize.Comma(int64(d.dealt.Pending)), humanize.Comma(int64(d.dealt.DeadLetters)))
+	}
 	d.list(&b)
+	d.listHeld(&b)
 	return b.String()
 }
 
@@ -155,7 +201,7 @@ func (d *drawing) gapsInWords() string {
 
 // scale labels the ends of the bar.
 func (d *drawing) scale(row string) string {
-	from, to := humanize.Comma(d.ledger.Stable), humanize.Comma(d.ledger.MaxCommit-1)
+	from, to := humanize.Comma(d.ledger.Stable), humanize.Comma(d.bar.end-1)
 	pad := utf8.RuneCountInString(row) - len(from) - len(to)
 	if pad < 1 { // too narrow for both
 		return from
@@ -166,8 +212,35 @@ func (d *drawing) scale(row string) string {
 func (d *drawing) legend() string {
 	s := d.shades
 	perCell := (d.bar.end - d.bar.start) / int64(len(d.bar.open))
-	return fmt.Sprintf("%c committed  %c%c%c partly  %c open; a cell is %s", s.all, s.most, s.half, s.some, s.none,
+	acquired := ""
+	if len(d.held()) > 0 {
+		acquired = fmt.Sprintf("  %c acquired", s.mark)
+	}
+	return fmt.Sprintf("%c committed  %c%c%c partly  %c open%s; a cell is %s", s.all, s.most, s.half, s.some, s.none, acquired,
 		plural(perCell, "offset", "offsets"))
+}
+
+// listHeld lists the first acquired records.
+func (d *drawing) listHeld(b *strings.Builder) {
+	held := d.held()
+	if len(held) == 0 {
+		return
+	}
+	left := 0
+	if d.limit > 0 && len(held) > d.limit {
+		held, left = held[:d.limit], len(held)-d.limit
+	}
+	fmt.Fprintln(b)
+	t := newTable(">FIRST", ">LAST", ">DELIVERY", ">AGE", ">ENDS IN", "ACQUIRED BY")
+	for _, h := range held {
+		t.add(h.First, h.Last, h.Delivery, age(h.AgeMs), age(h.ExpiresInMs), h.Member)
+	}
+	if err := t.write(b); err != nil {
+		panic(err) // a strings.Builder takes everything
+	}
+	if left > 0 {
+		fmt.Fprintf(b, "and %s; --limit 0 lists all\n", plural(int64(left), "more run", "more runs"))
+	}
 }
 
 // list lists the first gaps.
@@ -191,7 +264,8 @@ func (d *drawing) list(b *strings.Builder) {
 // drawnLedger is what --output json says of a ledger and its gaps.
 type drawnLedger struct {
 	describedLedger
-	Window []gapJSON `json:"window"`
+	Window []gapJSON                    `json:"window"`
+	Dealt  *broker.SharePartitionStatus `json:"dealt,omitempty"`
 }
 
 type gapJSON struct {
@@ -200,7 +274,7 @@ type gapJSON struct {
 }
 
 func (d *drawing) json() drawnLedger {
-	out := drawnLedger{describedLedger: describeLedger(d.ledger), Window: []gapJSON{}}
+	out := drawnLedger{describedLedger: describeLedger(d.ledger), Window: []gapJSON{}, Dealt: d.dealt}
 	for _, gap := range d.gaps {
 		out.Window = append(out.Window, gapJSON{First: gap.Start, Last: gap.End - 1})
 	}

@@ -19,6 +19,7 @@ type cli struct {
 	streams
 	bootstrap []string
 	output    string // "text" or "json"
+	admin     string // address of the broker's admin listener, "" if that is not to be asked
 }
 
 func rootCommand(s streams) *cobra.Command {

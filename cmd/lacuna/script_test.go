@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/lacunamq/lacuna/broker"
+	"github.com/lacunamq/lacuna/client"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func TestMain(m *testing.M) {
@@ -19,10 +22,11 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
+		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"acquire": acquire},
 		UpdateScripts: os.Getenv("UPDATE") != "",
 		Setup: func(env *testscript.Env) error {
 			b, err := broker.Start(context.Background(), broker.Config{
-				Listen: []string{"127.0.0.1:0"}, DataDir: "data", FS: vfs.NewMem(),
+				Listen: []string{"127.0.0.1:0"}, DataDir: "data", FS: vfs.NewMem(), Admin: "127.0.0.1:0",
 				Settings: map[string]string{
 					"offsets.topic.num.partitions":     "2",
 					"group.initial.rebalance.delay.ms": "0",
@@ -37,9 +41,35 @@ func TestScripts(t *testing.T) {
 				}
 			})
 			env.Setenv("LACUNA_BOOTSTRAP", b.Addr())
+			env.Setenv("ADMIN", b.AdminAddr())
 			// Under the race detector every process would rest for a second at its end.
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
 	})
+}
+
+// acquire GROUP TOPIC N has a member of a share group acquire N records of a topic, one by
+// one, and keep them until the script ends.
+func acquire(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: acquire GROUP TOPIC N")
+	}
+	n, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	begun, end := make(chan struct{}), make(chan struct{})
+	w, err := client.OpenWorker(context.Background(), func(context.Context, *client.ShareRecord) error {
+		begun <- struct{}{}
+		<-end
+		return nil
+	}, client.KafkaOpts(kgo.SeedBrokers(ts.Getenv("LACUNA_BOOTSTRAP"))), client.Group(args[0]), client.Topics(args[1]),
+		client.Concurrency(n), client.MaxRecords(n), client.KeyOrder(false))
+	ts.Check(err)
+	ts.Defer(func() {
+		close(end)
+		ts.Check(w.Close(context.Background()))
+	})
+	for range n {
+		<-begun
+	}
 }

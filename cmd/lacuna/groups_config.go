@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func groupsConfigCommand(c *cli) *cobra.Command {
+	var set, unset []string
+	cmd := &cobra.Command{
+		Use:   "config GROUP",
+		Short: "Show or change the settings of a group, such as share.delivery.mode",
+		Long: `Show or change the settings of a consumer or share group. A group need not exist to have
+settings: those of a share group are best made before its first member joins.`,
+		Example: `  lacuna groups config billing
+  lacuna groups config billing --set share.delivery.mode=key-ordered --set share.auto.offset.reset=earliest
+  lacuna groups config billing --unset share.delivery.count.limit`,
+		Args: exactlyOne("group"),
+		RunE: func(cmd *cobra.Command, groups []string) error {
+			values, err := keyValues("--set", set)
+			if err != nil {
+				return err
+			}
+			cl, err := c.connect()
+			if err != nil {
+				return err
+			}
+			defer cl.Close()
+			if len(values)+len(unset) > 0 {
+				return c.alterGroup(cmd, cl, groups[0], values, unset)
+			}
+			return c.showGroupConfig(cmd, cl, groups[0])
+		},
+	}
+	cmd.Flags().StringArrayVar(&set, "set", nil, "setting, KEY=VALUE; may repeat")
+	cmd.Flags().StringArrayVar(&unset, "unset", nil, "setting that returns to the broker's; may repeat")
+	return cmd
+}
+
+func (c *cli) alterGroup(cmd *cobra.Command, cl *kgo.Client, group string, set map[string]string, unset []string) error {
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	resource := kmsg.NewIncrementalAlterConfigsRequestResource()
+	resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeGroupConfig, group
+	for _, key := range sortedKeys(set) {
+		value := set[key]
+		resource.Configs = append(resource.Configs, kmsg.IncrementalAlterConfigsRequestResourceConfig{
+			Name: key, Op: kmsg.IncrementalAlterConfigOpSet, Value: &value,
+		})
+	}
+	for _, key := range unset {
+		resource.Configs = append(resource.Configs, kmsg.IncrementalAlterConfigsRequestResourceConfig{
+			Name: key, Op: kmsg.IncrementalAlterConfigOpDelete,
+		})
+	}
+	req.Resources = append(req.Resources, resource)
+	resp, err := req.RequestWith(cmd.Context(), cl)
+	if err != nil {
+		return c.reach(err)
+	}
+	for i := range resp.Resources {
+		if err := resourceError(resp.Resources[i].ErrorCode, resp.Resources[i].ErrorMessage); err != nil {
+			return groupError(group, err)
+		}
+	}
+	_, err = fmt.Fprintf(c.out, "changed %s of %s\n", plural(int64(len(resource.Configs)), "setting", "settings"), group)
+	return err
+}
+
+// resourceError is an error code with what the broker says about it.
+func resourceError(code int16, message *string) error {
+	err := kerr.ErrorForCode(code)
+	if err != nil && message != nil && *message != "" {
+		return fmt.Errorf("%w: %s", err, *message)
+	}
+	return err
+}
+
+func (c *cli) showGroupConfig(cmd *cobra.Command, cl *kgo.Client, group string) error {
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	resource := kmsg.NewDescribeConfigsRequestResource()
+	resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeGroupConfig, group
+	req.Resources = append(req.Resources, resource)
+	resp, err := req.RequestWith(cmd.Context(), cl)
+	if err != nil {
+		return c.reach(err)
+	}
+	t := newTable("SETTING", "VALUE", "SET BY")
+	for i := range resp.Resources {
+		r := &resp.Resources[i]
+		if err := resourceError(r.ErrorCode, r.ErrorMessage); err != nil {
+			return groupError(group, err)
+		}
+		slices.SortFunc(r.Configs, func(a, b kmsg.DescribeConfigsResponseResourceConfig) int { return strings.Compare(a.Name, b.Name) })
+		for j := range r.Configs {
+			value, by := "", groupSettingSource(r.Configs[j].Source)
+			if r.Configs[j].Value != nil {
+				value = *r.Configs[j].Value
+			}
+			if c.output == "json" {
+				if err := writeJSON(c.out, map[string]string{"setting": r.Configs[j].Name, "value": value, "set_by": by}); err != nil {
+					return err
+				}
+				continue
+			}
+			t.add(r.Configs[j].Name, value, by)
+		}
+	}
+	switch {
+	case c.output == "json":
+		return nil
+	case len(t.rows) == 0:
+		return errors.New("the broker listed no settings")
+	}
+	return t.write(c.out)
+}
+
+// groupSettingSource says who set a value.
+func groupSettingSource(s kmsg.ConfigSource) string {
+	switch s {
+	case kmsg.ConfigSourceGroupConfig:
+		return "this group"
+	case kmsg.ConfigSourceDynamicBrokerConfig, kmsg.ConfigSourceDynamicDefaultBrokerConfig, kmsg.ConfigSourceStaticBrokerConfig:
+		return "the broker"
+	case kmsg.ConfigSourceDefaultConfig:
+		return "default"
+	}
+	return s.String()
+}
