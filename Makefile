@@ -22,6 +22,9 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(LACUNA_CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION)
 MODULES := . bench/peers tests/compat/suites
 
+# The admin listener speaks HTTP/1 only, so the binary goes without HTTP/2.
+BUILDTAGS := nethttpomithttp2
+
 TESTFLAGS ?=
 FUZZTIME ?= 10s
 BENCH ?= .
@@ -41,7 +44,7 @@ $(GOLANGCI):
 	mv $(@D)/golangci-lint $@
 
 build:
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.release=$(RELEASE)' -o bin/lacuna ./cmd/lacuna
+	CGO_ENABLED=0 go build -trimpath -tags $(BUILDTAGS) -ldflags '-s -w -X main.release=$(RELEASE)' -o bin/lacuna ./cmd/lacuna
 
 run: build
 	bin/lacuna serve

@@ -45,6 +45,7 @@ func newMetrics(b *Broker) *metrics {
 	}
 	gauge("connections", "Open connections.", func() float64 { return float64(b.listeners.count()) })
 	gauge("fetch_sessions", "Incremental fetch sessions kept.", func() float64 { return float64(b.sessions.count()) })
+	gauge("share_sessions", "Share sessions kept.", func() float64 { return float64(b.shareSessions.count()) })
 	gauge("ledger_memory_bytes", "Memory of all ledgers of individual commits.", func() float64 { return float64(b.ledgers.MemoryBytes()) })
 	gauge("topics", "Topics, internal ones included.", func() float64 { return float64(len(b.topics.all())) })
 	decoded := prometheus.NewCounterFunc(prometheus.CounterOpts{

@@ -11,7 +11,7 @@ mkdir -p "$DATA"
 . ./quiet.sh
 . ./servers.sh
 go build -o bin/ ./...
-(cd ../.. && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$OLDPWD/bin/lacuna" ./cmd/lacuna)
+make -s -C ../.. build && cp ../../bin/lacuna bin/lacuna
 
 declare -A ADDR PID
 lacuna() { # name port fsync
