@@ -15,7 +15,7 @@ import (
 // 1, keeps the limit of records strictly.
 const batchOptimized = 0
 
-// ShareFetch (78), versions 1 and 2 (KIP-932): a member of a share group acquires records,
+// ShareFetch (78), versions 1 to 2 (KIP-932): a member of a share group acquires records,
 // and says what became of some that it acquired before.
 //
 // v1 replaced the limits in bytes of each partition by limits of records. v2 added the

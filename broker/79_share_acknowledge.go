@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ShareAcknowledge (79), versions 1 and 2 (KIP-932): a member says what became of records
+// ShareAcknowledge (79), versions 1 to 2 (KIP-932): a member says what became of records
 // that it acquired. The answer waits until that is durable.
 //
 // v2 added renewals (KIP-1222).
