@@ -98,7 +98,7 @@ func (m *model) drawHeld(t *rapid.T, member string, s State) (runs []Run) {
 
 func (m *model) step(t *rapid.T) error {
 	member := rapid.SampledFrom(testMembers).Draw(t, "member")
-	switch op := rapid.IntRange(0, 24).Draw(t, "op"); op {
+	switch op := rapid.IntRange(0, 28).Draw(t, "op"); op {
 	case 0, 1, 2, 3:
 		keys := make([]*Key, rapid.IntRange(1, 30).Draw(t, "records"))
 		for i := range keys {
@@ -141,6 +141,10 @@ func (m *model) step(t *rapid.T) error {
 		}
 		m.waiting = append(m.waiting, member)
 		return nil
+	case 21, 22, 23, 24:
+		w := Want{MaxRecords: rapid.IntRange(1, 20).Draw(t, "max"), BatchSize: rapid.IntRange(0, 3).Draw(t, "batch")}
+		odd := rapid.Uint64Range(0, 3).Draw(t, "half") // of the keys, by the lowest bits of their hashes
+		return m.acquireOnly(member, w, func(k Key) bool { return odd == 3 || k.Hash%3 == odd }, rapid.Int64Range(m.start, m.end).Draw(t, "below"))
 	}
 	return m.rareStep(t, member)
 }

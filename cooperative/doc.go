@@ -34,6 +34,12 @@
 // In KeyRange a bucket is a lane of its own, from which only its holder is dealt, and
 // nothing while another member still has records of it.
 //
+// # Filters
+//
+// A fetch that wants some keys only is served by AcquireOnly with what its caller found in
+// the log, whatever of that was fed. So a filter needs no record to be read or kept that it
+// does not match, and what it passes over stays for others.
+//
 // # What to log
 //
 // A call appends to Changes what has to be durable before its effects may be told:

@@ -12,43 +12,92 @@ import (
 
 func (m *model) acquire(member string, w Want) error {
 	m.note("acquire %s %d soft=%v", member, w.MaxRecords, w.BatchEnd != nil)
+	_, err := m.tryAcquire(member, w, nil)
+	return err
+}
+
+// candidates are the open records of some keys below an offset.
+func (m *model) candidates(wanted func(Key) bool, below int64) (cs []Candidate) {
+	for _, offset := range m.offsets() {
+		if r := m.records[offset]; offset < below && r.state != Settled && wanted(r.key) {
+			cs = append(cs, Candidate{offset, r.key})
+		}
+	}
+	return cs
+}
+
+// acquireOnly is a fetch with a filter. If it gets nothing, there must be nothing.
+func (m *model) acquireOnly(member string, w Want, wanted func(Key) bool, below int64) error {
+	m.note("acquire %s %d only, below %d", member, w.MaxRecords, below)
+	cs := m.candidates(wanted, below)
+	if len(cs) == 0 {
+		return nil
+	}
+	if n, err := m.tryAcquire(member, w, cs); n > 0 || err != nil {
+		return err
+	}
+	if err := m.feed(); err != nil { // what is read again
+		return err
+	}
+	n, err := m.tryAcquire(member, w, cs)
+	if n > 0 || err != nil || m.d.next != nil || m.acquired() >= m.limits.Acquired {
+		return err
+	}
+	for _, c := range cs {
+		if m.mayDeal(c.Offset, member, true) == "" {
+			return fmt.Errorf("%q got nothing, and could have offset %d", member, c.Offset)
+		}
+	}
+	return nil
+}
+
+// tryAcquire acquires, among candidates if they are not nil, and gives how many.
+func (m *model) tryAcquire(member string, w Want, cs []Candidate) (int, error) {
 	var out Changes
 	archived := m.expire()
 	room := m.limits.Acquired - m.acquired()
 	m.modeChanged()
 	before := m.d.next != nil
-	got := m.d.Acquire(nil, member, w, m.now, &out)
+	var got []Delivery
+	if cs == nil {
+		got = m.d.Acquire(nil, member, w, m.now, &out)
+	} else {
+		got = m.d.AcquireOnly(nil, member, cs, w, m.now, &out)
+	}
 	archived = append(archived, m.overLimit(&out)...)
 	n, last := 0, int64(-1)
 	for _, g := range got {
 		if g.Start < last || g.Start >= g.End || w.BatchSize > 0 && g.End-g.Start > int64(w.BatchSize) {
-			return fmt.Errorf("dealt [%d,%d) after %d", g.Start, g.End, last)
+			return 0, fmt.Errorf("dealt [%d,%d) after %d", g.Start, g.End, last)
 		}
 		last = g.End
 		for offset := g.Start; offset < g.End; offset++ {
 			n++
 			if why := m.mayDeal(offset, member, false); why != "" {
-				return fmt.Errorf("offset %d dealt to %q: %s", offset, member, why)
+				return 0, fmt.Errorf("offset %d dealt to %q: %s", offset, member, why)
 			}
 			r := m.records[offset]
+			if cs != nil && !slices.ContainsFunc(cs, func(c Candidate) bool { return c.Offset == offset || !c.Key.Null && c.Key == r.key }) {
+				return 0, fmt.Errorf("offset %d dealt, which was not wanted", offset)
+			}
 			if int(g.Count) != r.deliveries+1 || int(g.Count) > m.limits.Deliveries {
-				return fmt.Errorf("offset %d dealt for the %d. time, had %d", offset, g.Count, r.deliveries)
+				return 0, fmt.Errorf("offset %d dealt for the %d. time, had %d", offset, g.Count, r.deliveries)
 			}
 			r.state, r.member, r.deadline = Acquired, member, m.now+m.limits.LockMs
 		}
 	}
-	if n > max(room, 0) || before && n > 0 || w.BatchEnd == nil && n > w.MaxRecords {
-		return fmt.Errorf("%d records dealt, of %d wanted, with room for %d", n, w.MaxRecords, room)
+	if n > max(room, 0) || before && n > 0 || (w.BatchEnd == nil || cs != nil) && n > w.MaxRecords {
+		return 0, fmt.Errorf("%d records dealt, of %d wanted, with room for %d", n, w.MaxRecords, room)
 	}
 	for _, g := range got {
 		if m.limits.Deliveries > 2 && int(g.Count) == m.limits.Deliveries && n > 1 {
-			return fmt.Errorf("[%d,%d) is dealt for the last time, with %d records", g.Start, g.End, n)
+			return 0, fmt.Errorf("[%d,%d) is dealt for the last time, with %d records", g.Start, g.End, n)
 		}
 	}
 	if n > 0 {
 		m.waiting = slices.DeleteFunc(m.waiting, func(w string) bool { return w == member })
 	}
-	return m.settled(&out, archived)
+	return n, m.settled(&out, archived)
 }
 
 // overLimit takes what the dispatcher archived before dealing it: records at a limit that
