@@ -59,9 +59,13 @@ func (s *shareBroker) fill(topic string, partitions int32, n, keys int) {
 
 // configure sets group configs.
 func (s *shareBroker) configure(group string, settings map[string]string) {
-	cl := s.client()
-	defer cl.Close()
+	configureGroup(s.t, s.b.Addr(), group, settings)
+}
+
+// configureGroup sets group configs of the broker at addr.
+func configureGroup(t *testing.T, addr, group string, settings map[string]string) {
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.SetVersion(1)
 	r := kmsg.NewIncrementalAlterConfigsRequestResource()
 	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeGroupConfig, group
 	for k, v := range settings {
@@ -70,9 +74,10 @@ func (s *shareBroker) configure(group string, settings map[string]string) {
 		r.Configs = append(r.Configs, c)
 	}
 	req.Resources = append(req.Resources, r)
-	resp, err := req.RequestWith(s.t.Context(), cl)
-	require.NoError(s.t, err)
-	require.Zero(s.t, resp.Resources[0].ErrorCode, "%v", resp.Resources[0].ErrorMessage)
+	resp, err := dial(t, addr).Do(req)
+	require.NoError(t, err)
+	answer := resp.(*kmsg.IncrementalAlterConfigsResponse).Resources[0]
+	require.Zero(t, answer.ErrorCode, "%v", answer.ErrorMessage)
 }
 
 // Stock share consumers take a topic between them, each record once, in every mode.

@@ -73,6 +73,17 @@ func (c *Conn) Receive(resp kmsg.Response) error {
 	return ReadBody(frame[4:], resp)
 }
 
+// receivePatiently is Receive for an answer that may take as long as it wants.
+func (c *Conn) receivePatiently(resp kmsg.Response) error {
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	if _, err := c.in.Peek(1); err != nil {
+		return fmt.Errorf("answer to %s: %w", kmsg.NameForKey(resp.Key()), err)
+	}
+	return c.Receive(resp)
+}
+
 // ReadBody reads the rest of an answer, behind its correlation id, into resp, whose
 // version is set and which aliases it from then on.
 func ReadBody(body []byte, resp kmsg.Response) error {

@@ -82,10 +82,20 @@ func (c *Conn) ProducerID() (int64, error) {
 // StartOffset is the first offset of a partition.
 func (c *Conn) StartOffset(topic string, partition int32) (int64, error) {
 	const earliest = -2
+	return c.offsetAt(topic, partition, earliest)
+}
+
+// EndOffset is one past the last offset of a partition.
+func (c *Conn) EndOffset(topic string, partition int32) (int64, error) {
+	const latest = -1
+	return c.offsetAt(topic, partition, latest)
+}
+
+func (c *Conn) offsetAt(topic string, partition int32, timestamp int64) (int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.SetVersion(listOffsetsVersion)
 	p := kmsg.NewListOffsetsRequestTopicPartition()
-	p.Partition, p.Timestamp = partition, earliest
+	p.Partition, p.Timestamp = partition, timestamp
 	t := kmsg.NewListOffsetsRequestTopic()
 	t.Topic, t.Partitions = topic, append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)

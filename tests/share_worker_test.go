@@ -1,0 +1,258 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lacunamq/lacuna/tests/wire"
+)
+
+// shareWorker is one life of a worker: a member of the group with its connections. One
+// goroutine handles records; another sends heartbeats.
+type shareWorker struct {
+	c      *shareCheck
+	rng    *rand.Rand
+	life   int // of the broker
+	m      *wire.ShareMember
+	conn   *wire.Conn
+	beats  *wire.Conn
+	heard  atomic.Int64 // when the last heartbeat that was answered was sent, in ns
+	have   []*shareRecord
+	dead   bool // what it has is lost; guarded by the account
+	waits  bool // a fetch is in flight, or was when the connection broke
+	ending sync.WaitGroup
+}
+
+// patience is until when the group keeps the worker as a member for sure.
+func (w *shareWorker) patience() time.Time {
+	return time.Unix(0, w.heard.Load()).Add(shareSession)
+}
+
+// How a worker's life ends.
+const (
+	endCrash  = iota // its connections are cut
+	endClosed        // it closes its session, and leaves
+	endLeft          // it leaves
+	endWays
+)
+
+// live is one life of a worker, from its joining on. It returns when the worker is gone.
+func (c *shareCheck) live(rng *rand.Rand, name string, patient bool) {
+	addr, life := c.at()
+	w := &shareWorker{c: c, rng: rng, life: life}
+	w.m = &wire.ShareMember{Group: c.group, ID: name, Topic: c.topic, TopicID: c.topicID, Partitions: c.partitions}
+	if err := w.join(addr); err != nil {
+		w.gone(false)
+		return
+	}
+	for steps := 3 + rng.IntN(20); ; steps-- {
+		calm := c.calm.Load()
+		var err error
+		switch {
+		case c.over.Load():
+			w.gone(false)
+			return
+		case calm || patient:
+			err = w.fetch(time.Hour)
+		default:
+			err = w.fetch(time.Duration(rng.IntN(80)) * time.Millisecond)
+		}
+		if err == nil {
+			err = w.handle(c.calm.Load())
+		}
+		if err != nil {
+			w.gone(true)
+			return
+		}
+		if steps <= 0 && !c.calm.Load() {
+			w.end(rng.IntN(endWays))
+			return
+		}
+	}
+}
+
+func (w *shareWorker) join(addr string) (err error) {
+	if w.conn, err = wire.Dial(context.Background(), addr); err != nil {
+		return err
+	}
+	if w.beats, err = wire.Dial(context.Background(), addr); err != nil {
+		return err
+	}
+	if err := w.beat(); err != nil {
+		return err
+	}
+	if !w.c.register(w) {
+		return fmt.Errorf("%s: the broker is gone", w.m.ID)
+	}
+	w.ending.Go(func() {
+		for {
+			<-time.After(shareSession / 10)
+			if w.beat() != nil {
+				return // the connection is cut, or the member gone: its next request says so
+			}
+		}
+	})
+	return nil
+}
+
+func (w *shareWorker) beat() error {
+	sent := time.Now()
+	err := w.m.Heartbeat(w.beats)
+	if err == nil {
+		w.heard.Store(sent.UnixNano())
+	}
+	return err
+}
+
+// gone ends the worker's life by cutting its connections, or since they were cut.
+func (w *shareWorker) gone(joined bool) {
+	if joined {
+		w.c.account.lost(w, true, w.waits)
+	}
+	w.cut()
+	w.ending.Wait()
+	w.c.unregister(w)
+}
+
+func (w *shareWorker) cut() {
+	for _, c := range []*wire.Conn{w.conn, w.beats} {
+		if c != nil {
+			c.Close()
+		}
+	}
+}
+
+// end ends the worker's life in one of the ways, between two requests.
+func (w *shareWorker) end(way int) {
+	switch way {
+	case endClosed:
+		w.c.account.lost(w, false, false)
+		_ = w.m.CloseSession(w.conn) // if that fails its connection is cut soon
+		fallthrough
+	case endLeft:
+		w.c.account.lost(w, true, false)
+		leaver := wire.ShareMember{Group: w.m.Group, ID: w.m.ID}
+		_ = leaver.Leave(w.conn)
+	}
+	w.gone(true)
+}
+
+// fetch gets records, and perhaps says what became of some.
+func (w *shareWorker) fetch(wait time.Duration) error {
+	f := wire.ShareFetch{MaxRecords: 1 + int32(w.rng.IntN(30)), MaxBytes: 1 << 20, MaxWaitMs: int32(wait.Milliseconds()), Whole: w.rng.IntN(4) == 0}
+	var all []said
+	if wait < time.Hour && w.rng.IntN(3) == 0 {
+		all, f.Acked = w.say(w.choose(), ackAccept)
+	}
+	sent := time.Now()
+	w.waits = true
+	if w.c.cutting && wait < time.Hour && w.rng.IntN(20) == 0 {
+		defer time.AfterFunc(time.Duration(w.rng.IntN(20))*time.Millisecond, func() {
+			w.c.account.lost(w, true, true)
+			w.cut()
+		}).Stop()
+	}
+	answer, err := w.m.Fetch(w.conn, &f)
+	if err != nil {
+		w.complain(err)
+		return err
+	}
+	w.waits = false
+	w.c.account.answered(w, sent, all, answer.Refused)
+	got, same := w.c.account.delivered(w, sent, answer.Records)
+	if !same {
+		return fmt.Errorf("%s: the broker is another", w.m.ID)
+	}
+	w.have = append(w.have, got...)
+	return nil
+}
+
+// handle does something about the records that the worker has: in calm times it accepts
+// them.
+func (w *shareWorker) handle(calm bool) error {
+	if calm {
+		return w.acknowledge(w.have, ackAccept)
+	}
+	if w.rng.IntN(40) == 0 { // it is slow
+		w.c.rest(shareLock + time.Duration(w.rng.IntN(200))*time.Millisecond)
+	}
+	var err error
+	switch k := w.rng.IntN(10); {
+	case k < 5:
+		err = w.acknowledge(w.choose(), ackAccept)
+	case k < 7:
+		err = w.acknowledge(w.choose(), ackRelease)
+	case k < 8:
+		err = w.acknowledge(w.choose(), ackReject)
+	case k < 9:
+		err = w.acknowledge(w.choose(), ackRenew)
+	}
+	if err == nil && len(w.have) > 0 && w.rng.IntN(2) == 0 {
+		err = w.acknowledge(w.have[:1], ackAccept) // whatever happens, it gets on
+	}
+	return err
+}
+
+// choose takes some of what the worker has: one, or about half.
+func (w *shareWorker) choose() (chosen []*shareRecord) {
+	if len(w.have) == 0 {
+		return nil
+	}
+	if w.rng.IntN(3) == 0 {
+		return []*shareRecord{w.have[w.rng.IntN(len(w.have))]}
+	}
+	for _, r := range w.have {
+		if w.rng.IntN(2) == 0 {
+			chosen = append(chosen, r)
+		}
+	}
+	return chosen
+}
+
+func (w *shareWorker) acknowledge(chosen []*shareRecord, kind int8) error {
+	all, acked := w.say(chosen, kind)
+	if len(acked) == 0 {
+		return nil
+	}
+	sent := time.Now()
+	refused, err := w.m.Acknowledge(w.conn, acked)
+	if err != nil {
+		w.complain(err)
+		return err
+	}
+	w.c.account.answered(w, sent, all, refused)
+	return nil
+}
+
+// say prepares to say the same of records, those that the worker still has, in order.
+func (w *shareWorker) say(chosen []*shareRecord, kind int8) (all []said, acked []wire.Acked) {
+	sortRecords(chosen)
+	of := make(map[int32]int)
+	for _, r := range chosen {
+		if !w.c.account.has(w, r) {
+			continue
+		}
+		all = append(all, w.c.account.asking(w, r, kind))
+		of[r.partition]++
+		if n := len(acked); n > 0 && acked[n-1].Partition == r.partition && acked[n-1].Last+1 == r.offset {
+			acked[n-1].Last++
+			continue
+		}
+		acked = append(acked, wire.Acked{Partition: r.partition, First: r.offset, Last: r.offset, Type: kind})
+	}
+	for i := range all {
+		all[i].alone = of[all[i].r.partition] == 1
+	}
+	var left []*shareRecord
+	for _, r := range w.have {
+		if w.c.account.has(w, r) {
+			left = append(left, r)
+		}
+	}
+	w.have = left
+	return all, acked
+}
