@@ -7,6 +7,7 @@ import (
 
 	"github.com/lacunamq/lacuna/broker/dealer"
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -20,6 +21,9 @@ const batchOptimized = 0
 //
 // v1 replaced the limits in bytes of each partition by limits of records. v2 added the
 // acquire mode (KIP-1206) and renewals (KIP-1222).
+//
+// A request may carry a KeyFilter, and the answer then carries FilterApplied: the member
+// acquires only records that match. It belongs to this request; the session does not keep it.
 func (b *Broker) shareFetch(c *call, req *kmsg.ShareFetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ShareFetchResponse)
 	refuse := func(err error) kmsg.Response {
@@ -31,6 +35,10 @@ func (b *Broker) shareFetch(c *call, req *kmsg.ShareFetchRequest) kmsg.Response 
 		return refuse(err)
 	}
 	if err := checkShareFetch(req); err != nil {
+		return refuse(err)
+	}
+	filter, err := shareFilterOf(req)
+	if err != nil {
 		return refuse(err)
 	}
 	view, err := b.groups.Share(c.ctx, m.group)
@@ -49,13 +57,25 @@ func (b *Broker) shareFetch(c *call, req *kmsg.ShareFetchRequest) kmsg.Response 
 	acks := r.acknowledge(m, req)
 	if req.ShareSessionEpoch == closeShareSession {
 		b.endShareSession(m)
-	} else if err := r.fetch(c.ctx, m, req, targets); err != nil {
+	} else if err := r.fetch(c.ctx, m, req, targets, filter); err != nil {
 		return refuse(err)
 	}
 	acks.wait(c.ctx)
 	resp.AcquisitionLockTimeoutMillis = int32(b.dealer.LockMs(m.group))
 	r.answer(c.ctx, resp, acks.parts)
+	if filter != nil {
+		resp.UnknownTags.Set(protocol.ExtensionTag, protocol.FilterApplied{}.AppendTo(nil))
+	}
 	return resp
+}
+
+// shareFilterOf gives the filter that a fetch carries, nil when it carries none.
+func shareFilterOf(req *kmsg.ShareFetchRequest) (*dealer.Filter, error) {
+	field, ok := extensionField(&req.UnknownTags)
+	if !ok {
+		return nil, nil
+	}
+	return dealer.NewFilter(field)
 }
 
 // checkShareFetch refuses what does not go together.
@@ -92,12 +112,13 @@ func targetsOf(req *kmsg.ShareFetchRequest) (t shareTargets) {
 }
 
 // query is what a request asks to be dealt.
-func (b *Broker) query(m shareMember, req *kmsg.ShareFetchRequest, targets []extension.TopicPartition) *dealer.Query {
+func (b *Broker) query(m shareMember, req *kmsg.ShareFetchRequest, targets []extension.TopicPartition, filter *dealer.Filter) *dealer.Query {
 	return &dealer.Query{
 		Group: m.group, Member: m.member, Partitions: targets,
 		MaxRecords: int(req.MaxRecords), BatchSize: int(max(req.BatchSize, 0)),
 		MaxBytes:     min(int(max(req.MaxBytes, 0)), b.limits.fetchMaxBytes),
 		WholeBatches: req.ShareAcquireMode == batchOptimized,
+		Filter:       filter,
 		MaxWait:      time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond,
 	}
 }

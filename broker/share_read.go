@@ -56,12 +56,12 @@ func (r *shareRead) acknowledge(m shareMember, req *kmsg.ShareFetchRequest) *sha
 }
 
 // fetch has records dealt.
-func (r *shareRead) fetch(ctx context.Context, m shareMember, req *kmsg.ShareFetchRequest, targets []extension.TopicPartition) (err error) {
+func (r *shareRead) fetch(ctx context.Context, m shareMember, req *kmsg.ShareFetchRequest, targets []extension.TopicPartition, filter *dealer.Filter) (err error) {
 	if len(targets) == 0 || req.IsRenewAck {
 		return nil
 	}
 	r.targets = targets
-	r.dealt, err = r.b.dealer.Fetch(ctx, r.b.query(m, req, targets))
+	r.dealt, err = r.b.dealer.Fetch(ctx, r.b.query(m, req, targets, filter))
 	return err
 }
 

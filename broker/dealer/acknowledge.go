@@ -116,5 +116,6 @@ func (p *partition) endSession(member string, normally bool) {
 			p.locked.dealing.MemberLeft(member, p.d.nowMs(), &p.locked.changes)
 		}
 		p.dropWaiter(member)
+		delete(p.locked.sieves, member)
 	})
 }

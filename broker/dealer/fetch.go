@@ -25,6 +25,7 @@ type Query struct {
 	// WholeBatches deals the stored batch that reaches the limit to its end (KIP-1206, the
 	// acquire mode batch_optimized).
 	WholeBatches bool
+	Filter       *Filter // nil: records of any key; else of WholeBatches nothing is heeded
 	MaxWait      time.Duration
 }
 
@@ -141,6 +142,7 @@ func (p *partition) begin(f *fetch, i int) {
 	_, err := p.act(func(*individualcommit.Ledger) {
 		s := &p.locked
 		p.dropWaiter(f.q.Member) // one fetch of a member waits at a time
+		p.sift(f.q)
 		if !p.mayFetch(f.q.Member) {
 			s.dealing.Cancel(f.q.Member)
 			switch {
@@ -156,7 +158,11 @@ func (p *partition) begin(f *fetch, i int) {
 			return
 		}
 		s.waiting[f.q.Member] = waiter{f, i}
-		s.dealing.Wait(f.q.Member, f.q.MaxRecords)
+		if f.q.Filter == nil {
+			s.dealing.Wait(f.q.Member, f.q.MaxRecords)
+		} else {
+			s.dealing.Cancel(f.q.Member)
+		}
 	})
 	switch {
 	case errors.Is(err, ledgers.ErrShareGone):
@@ -194,6 +200,18 @@ func (p *partition) leave(f *fetch) {
 // serve deals to the fetches that wait as long as that gives anybody anything. The
 // ledger's lock is held.
 func (p *partition) serve() {
+	s := &p.locked
+	if s.turn = !s.turn; s.turn {
+		p.serveFiltered()
+		p.serveAny()
+		return
+	}
+	p.serveAny()
+	p.serveFiltered()
+}
+
+// serveAny is serve for the fetches without a filter.
+func (p *partition) serveAny() {
 	s := &p.locked
 	for served := true; served; {
 		served = false
@@ -242,7 +260,7 @@ func (p *partition) deal(f *fetch, i int) bool {
 	}
 	d := &f.dealt[i]
 	before := len(d.Deliveries)
-	d.Deliveries = s.dealing.Acquire(d.Deliveries, f.q.Member, want, p.d.nowMs(), &s.changes)
+	d.Deliveries = p.acquire(d.Deliveries, f.q, want)
 	n := 0
 	for _, delivery := range d.Deliveries[before:] {
 		n += int(delivery.End - delivery.Start)

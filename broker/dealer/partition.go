@@ -23,13 +23,16 @@ type partition struct {
 	log     Log
 	ledger  *ledgers.Share
 	// wake holds a signal when there may be something to do for the partition's goroutine.
-	wake    chan struct{}
-	ctx     context.Context // ends with the partition
-	cancel  context.CancelFunc
-	reader  reader // of the goroutine
-	started int64  // of the goroutine: where the log starts, as far as the ledger knows
-	letters letters
-	news    news
+	wake   chan struct{}
+	ctx    context.Context // ends with the partition
+	cancel context.CancelFunc
+	reader reader // of the goroutine
+	// searched tells that the goroutine has just read for fetches with filters, so that next
+	// it reads for the others.
+	searched bool
+	started  int64 // of the goroutine: where the log starts, as far as the ledger knows
+	letters  letters
+	news     news
 	// committed tells that the group reads committed records only. When that changes the
 	// partition gives way to another.
 	committed bool
@@ -37,11 +40,14 @@ type partition struct {
 	// What follows belongs to who holds the ledger's lock.
 	locked struct {
 		dealing  *cooperative.Dispatcher
-		ending   bool // nothing is dealt any more, so that the partition can end
+		book     *individualcommit.Ledger // that of ledger
+		ending   bool                     // nothing is dealt any more, so that the partition can end
 		limits   cooperative.Limits
 		view     *share.View
 		changes  cooperative.Changes
 		waiting  map[string]waiter // by member
+		sieves   map[string]*sieve // by member, of those that fetch with a filter
+		turn     bool              // who is served first, with a filter or without
 		ready    []string
 		outcomes []cooperative.Outcome
 		batches  batches
@@ -83,6 +89,7 @@ func newPartition(d *Dealer, k key) *partition {
 	p.ctx, p.cancel = context.WithCancel(d.ctx)
 	p.letters.retry = make(chan struct{}, 1)
 	p.locked.waiting = make(map[string]waiter)
+	p.locked.sieves = make(map[string]*sieve)
 	return p
 }
 
@@ -131,6 +138,7 @@ func (p *partition) restore(view *share.View) error {
 	_, err := p.ledger.Do(&p.locked.changes, func(l *individualcommit.Ledger) {
 		s, settings := &p.locked, p.current()
 		s.view, s.limits, p.committed = view, settings.Limits, settings.ReadCommitted
+		s.book = l
 		s.dealing = cooperative.New(p.config(view), l)
 		for block, value := range p.ledger.Counts() {
 			if err := s.dealing.RestoreCounts(block, value, &s.changes); err != nil {
@@ -228,7 +236,7 @@ func (p *partition) adopt(view *share.View, gone []string) {
 	s.view = view
 	p.adoptMode(view)
 	for member, w := range s.waiting {
-		if p.mayFetch(member) {
+		if w.fetch.q.Filter == nil && p.mayFetch(member) {
 			s.dealing.Wait(member, w.fetch.q.MaxRecords)
 		} else {
 			s.dealing.Cancel(member)
@@ -245,6 +253,7 @@ func (p *partition) mayFetch(member string) bool {
 // dismiss frees what a member has, and ends its fetch.
 func (p *partition) dismiss(member string, nowMs int64) {
 	p.dropWaiter(member)
+	delete(p.locked.sieves, member)
 	p.locked.dealing.MemberLeft(member, nowMs, &p.locked.changes)
 }
 
@@ -298,6 +307,9 @@ func (p *partition) Reopened(runs []individualcommit.Run, out *cooperative.Chang
 	if p.locked.dealing != nil {
 		p.locked.dealing.Reopened(runs, out)
 		p.locked.reopened = append(p.locked.reopened, runs...)
+		for _, sieve := range p.locked.sieves { // what was passed over may be open again
+			sieve.next, sieve.found = 0, nil
+		}
 		p.rouse()
 	}
 }

@@ -71,14 +71,20 @@ func (p *partition) turn() (time.Duration, error) {
 			return 0, err
 		}
 		var err error
+		feeds := next.wants && (next.refeeds() || next.from < p.readable())
 		switch {
 		case next.end:
 			return 0, errEnded
 		case next.reload:
 			err = p.readAgain(next.again)
-		case next.wants && next.refeeds():
+		case next.searches && !(p.searched && feeds):
+			p.searched = true
+			err = p.search(next.search)
+		case feeds && next.refeeds():
+			p.searched = false
 			err = p.readReopened(&next)
-		case next.wants && next.from < p.readable():
+		case feeds:
+			p.searched = false
 			err = p.readOn(&next)
 		default:
 			return next.wait, nil
@@ -98,6 +104,8 @@ type plan struct {
 	keyed    bool                 // with their keys
 	reload   bool                 // the stretch again
 	again    cooperative.Again
+	searches bool          // the log for fetches with filters
+	search   int64         // from there
 	wait     time.Duration // until the next deadline
 }
 
@@ -125,6 +133,7 @@ func (p *partition) plan(l *individualcommit.Ledger) (next plan) {
 			p.skipCommitted(l)
 			next.reopened = p.nextReopened()
 		}
+		next.search, next.searches = p.nextSift(l)
 	}
 	next.from, next.keyed = s.dealing.FeedFrom(), p.keyed()
 	if at, ok := s.dealing.NextDeadline(); ok {
