@@ -56,6 +56,7 @@ func (d *Dispatcher) Acknowledge(dst []Outcome, memberID string, acks []Ack, now
 
 // judge tells whether a member may say so of the run.
 func (d *Dispatcher) judge(m uint32, a Ack) Outcome {
+	outcome := Done
 	for number := a.Start >> pageShift; number<<pageShift < a.End; number++ {
 		pi := d.pages.find(number)
 		mask := maskOf(number, a.Start, a.End)
@@ -63,10 +64,10 @@ func (d *Dispatcher) judge(m uint32, a Ack) Outcome {
 			return NotHeld
 		}
 		if a.Type == Renew && d.foreign > 0 && d.anyMoved(pi, mask, m) {
-			return Moved
+			outcome = Moved
 		}
 	}
-	return Done
+	return outcome
 }
 
 // heldBy is the mask of a page's records that a member has, in a state; none: whoever has.

@@ -122,16 +122,39 @@ func (d *Dispatcher) adopt(offset int64, k Key) {
 	switch d.holds.at(hi).state {
 	case Pending:
 		ki := d.keyOf(k.Hash)
+		d.keepBefore(ki, offset)
 		d.insert(ki, offset)
 		d.keys.at(ki).startTaken(offset)
 		d.keys.at(ki).orphans++
 		d.place(ki)
 	case Delayed:
 		ki := d.keyOf(k.Hash)
+		d.keepBefore(ki, offset)
 		d.addWaiting(ki, offset)
 		d.place(ki)
 	default: // what is archiving holds up nobody
 	}
+}
+
+// keepBefore puts the records of a key before offset, which were not looked at, in the list
+// of the key, so that what is there already is not dealt before them.
+func (d *Dispatcher) keepBefore(ki uint32, offset int64) {
+	k := d.keys.at(ki)
+	hash, l := k.hash, &d.lanes[k.lane]
+	if !l.fresh.hasBefore(offset, hash) {
+		return
+	}
+	n := l.fresh.n
+	l.fresh.retain(func(f freshRecord) bool {
+		if f.hash != hash || f.offset >= offset {
+			return true
+		}
+		if !d.isTracked(f.offset) && !d.isTaken(f.offset) && !d.ledger.IsCommitted(f.offset) {
+			d.addWaiting(ki, f.offset)
+		}
+		return false
+	})
+	d.fresh -= n - l.fresh.n
 }
 
 // feedRecord puts a record in its lane, unless it is there.
