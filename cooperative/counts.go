@@ -217,13 +217,19 @@ func (d *Dispatcher) RestoreCounts(block int64, value []byte, out *Changes) erro
 		return fmt.Errorf("block %d: %w", block, err)
 	}
 	d.logged.Add(Run{Start: block, End: block + 1})
-	return parseCountRuns(value, func(c countRun) {
+	counted := false
+	err := parseCountRuns(value, func(c countRun) {
 		for offset := block*BlockOffsets + int64(c.at); c.n > 0; offset, c.n = offset+1, c.n-1 {
 			if !d.ledger.IsCommitted(offset) {
 				d.restoreCount(offset, c, out)
+				counted = counted || d.pages.count(offset) > 0
 			}
 		}
 	})
+	if counted { // also if one was archived before others were restored
+		d.logged.Add(Run{Start: block, End: block + 1})
+	}
+	return err
 }
 
 func (d *Dispatcher) restoreCount(offset int64, c countRun, out *Changes) {
