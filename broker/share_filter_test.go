@@ -265,3 +265,47 @@ func TestBadShareFiltersAreRefused(t *testing.T) {
 		require.Equal(t, kerr.InvalidRequest.Code, resp.ErrorCode, what)
 	}
 }
+
+// TestFiltersFollowWhatHappensToTheLedger reopens what a filter has passed over, changes the
+// mode under it, and deletes records before it.
+func TestFiltersFollowWhatHappensToTheLedger(t *testing.T) {
+	b := start(t, withAdmin)
+	cl := client(t, b)
+	adm := kadm.NewClient(cl)
+	createTopic(t, adm, 1, "t")
+	setGroup(t, cl, "g", "share.auto.offset.reset", "earliest")
+	produceKeys(t, cl, "t", "ann", "bob", "ann", "bob")
+	a := joinShare(t, b, "g", "a", "t")
+	require.Equal(t, "1-1 3-3", a.fetchOnly(only("bob"), 10))
+	require.Empty(t, a.acknowledge(ack(1, 1, 1)))
+	got := a.waiting(only("bob"))
+	reopen(t, cl, "g", 1)
+	require.Equal(t, "1-1 ", <-got, "reopened")
+
+	require.Empty(t, a.acknowledge(ack(1, 1, 1)))
+	require.Empty(t, a.acknowledge(ack(3, 3, 1)))
+	setGroup(t, cl, "g", "share.delivery.mode", "key-ordered")
+	produceKeys(t, cl, "t", "bob", "ann", "bob")
+	require.Equal(t, "4-4 6-6", a.fetchOnly(only("bob"), 10), "in another mode")
+
+	require.Empty(t, a.acknowledge(ack(4, 4, 2)), "released")
+	_, err := adm.DeleteRecords(t.Context(), kadm.Offsets{"t": {0: kadm.Offset{Topic: "t", At: 6}}})
+	require.NoError(t, err)
+	require.Equal(t, "6-6", a.fetchOnly(only("bob"), 10), "the log starts there, and it came back with the one before")
+	require.Equal(t, "gone", explained(t, b, "g", "t", 5).State)
+}
+
+// TestAFilteredFetchThatDoesNotWaitGetsSomethingNextTime polls without patience.
+func TestAFilteredFetchThatDoesNotWaitGetsSomethingNextTime(t *testing.T) {
+	b := start(t, nil)
+	cl := client(t, b)
+	createTopic(t, kadm.NewClient(cl), 1, "t")
+	setGroup(t, cl, "g", "share.auto.offset.reset", "earliest")
+	produceKeys(t, cl, "t", "ann", "bob")
+	a := joinShare(t, b, "g", "a", "t")
+	eventually(t, "it gets what matches", func() bool {
+		req := a.filtered(only("bob"), 10)
+		req.MaxWaitMillis = 0
+		return a.applied(req.RequestWith(t.Context(), a.cl)) == "1-1"
+	})
+}
