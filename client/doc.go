@@ -1,15 +1,20 @@
 // Package client is Lacuna's client for Go: what a Kafka client has no words for,
 // on top of one that has all the rest ([kgo]).
 //
-// A stock Kafka client works with Lacuna as it is. This package is for the two things
-// that it cannot ask for:
+// A stock Kafka client works with Lacuna as it is. This package is for what it cannot ask
+// for:
 //
 //   - Individual commits. A [Reader] commits any record on its own, in any order. What
 //     was not committed is a gap in the group's ledger; it is delivered again when a
 //     Reader of the group starts, or when asked for with [Reader.RedeliverOpen].
+//
 //   - Key-filtered fetches. A Reader may ask for ranges of key slots or for given keys,
 //     and the broker sends only those records. So many Readers share one partition, each
 //     with slots of its own, and order per key holds.
+//
+//   - Work that takes its time. A [Worker] is a member of a share group (KIP-932) that calls
+//     a function per record, many at a time, and keeps each record for as long as its handler
+//     is at work, which a consumer that polls cannot.
 //
 // [Admin] looks at ledgers and changes them: it describes them, lists their gaps, commits
 // and reopens single offsets, and resets a group.
@@ -23,6 +28,9 @@
 // Readers have stopped, a stock consumer that joins starts at the stable offset, below
 // which everything is committed.
 //
+// A Worker is a member of its group. Groups of Workers are share groups, and the two kinds
+// do not mix.
+//
 // # Delivery
 //
 // A Reader delivers every record of its slots until it is committed: at least once.
@@ -34,11 +42,19 @@
 // Under [ReadCommitted] the records of aborted transactions are not delivered, and
 // since they would stay gaps for ever, the Reader commits those of its slots itself.
 //
+// A Worker gets each record of its group that no other member has, and says what became of
+// it: accepted, rejected, or released to be delivered again. An outcome counts when the broker
+// has answered; until then the record may be delivered again, and [WorkerHooks] tell which
+// outcomes were recorded and which were lost. Where the group keeps the order of keys
+// (share.delivery.mode), a record is handled only after those of its key before it, also
+// after a failure.
+//
 // # Connections
 //
 // Brokers, TLS, SASL, dialers and loggers are kgo's, given with [KafkaOpts]. Every Reader
 // has a kgo client of its own, because all fetches of a client to one broker share one
-// connection, and a long poll of one Reader would make the others wait.
+// connection, and a long poll of one Reader would make the others wait. A Worker has two, one
+// to fetch and one for all else.
 //
 // # Errors
 //

@@ -12,7 +12,8 @@ type ackItem struct {
 	delivery    *delivery // nil for gaps
 }
 
-// ackPart is what a request says of one partition. A broker takes it whole or not at all.
+// ackPart is what a request says of one partition. Kafka takes it whole or not at all;
+// Lacuna takes each run of it so.
 type ackPart struct {
 	at    sharePartition
 	items []ackItem // by offset

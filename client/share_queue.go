@@ -1,12 +1,14 @@
 package client
 
+import "slices"
+
 // shareQueue decides which of the records that a worker holds goes to a handler next. Where
 // keys have an order, the records of one key are a lane: one at a time, in offset order. It
 // is a plain value: no lock, no clock.
 //
 // # When a record of a lane is not done
 //
-// A broker that keeps order releases, with a record that is released or whose acquisition
+// Where the broker does not keep the order, the lane goes on without it. A broker that keeps order releases, with a record that is released or whose acquisition
 // ends, the later records of its key that the same member holds. So they are taken out of
 // the lane, and if it is not sure that the broker did so, they are released. A fetch that
 // was on its way may bring more of the kind: acquired before, and released since. Until all
@@ -20,6 +22,15 @@ type shareQueue struct {
 	running int                // handlers at work, also on records that were lost meanwhile
 }
 
+// keepOrder says who sees to it that records with the same key are handled in order.
+type keepOrder int8
+
+const (
+	orderNone     keepOrder = iota // nobody
+	orderHere                      // the worker, as far as it gets them in order
+	orderByBroker                  // both
+)
+
 type laneKey struct {
 	at  sharePartition
 	key string
@@ -27,6 +38,7 @@ type laneKey struct {
 
 type lane struct {
 	key     laneKey
+	strict  bool      // the broker keeps the order too
 	busy    *delivery // is ready or with a handler
 	waiting []*delivery
 	breach  *breach
@@ -46,8 +58,8 @@ func newShareQueue() shareQueue {
 // push takes in a record that a fetch brought. False means that it is stale: it belongs
 // behind one of its key that was not done. Then it is to be released, since it may be ours
 // all the same, as when the one before it has just been archived.
-func (q *shareQueue) push(d *delivery, ordered bool) bool {
-	if !ordered || d.record.Key == nil {
+func (q *shareQueue) push(d *delivery, order keepOrder) bool {
+	if order == orderNone || d.record.Key == nil {
 		q.queued++
 		q.ready = append(q.ready, d)
 		return true
@@ -55,7 +67,7 @@ func (q *shareQueue) push(d *delivery, ordered bool) bool {
 	key := laneKey{d.at, string(d.record.Key)}
 	l := q.lanes[key]
 	if l == nil {
-		l = &lane{key: key}
+		l = &lane{key: key, strict: order == orderByBroker}
 		q.lanes[key] = l
 	}
 	if l.breach != nil {
@@ -128,7 +140,7 @@ func (q *shareQueue) advance(l *lane) {
 
 // release notes that the release of d, which is stale, is asked for.
 func (b *breach) release(d *delivery) {
-	d.session.acks.addDelivery(d, ackRelease)
+	d.session.releases.addDelivery(d, ackRelease)
 	b.waits[d] = struct{}{}
 }
 
@@ -145,6 +157,10 @@ func (q *shareQueue) drop(d *delivery, fetch *shareFetch, why error, dropped []l
 	if d.lane == nil {
 		return dropped
 	}
+	if !d.lane.strict {
+		q.leave(d)
+		return dropped
+	}
 	l := q.breach(d, fetch)
 	later, dropped := q.later(l, d, why, dropped)
 	for _, d := range later {
@@ -157,12 +173,22 @@ func (q *shareQueue) drop(d *delivery, fetch *shareFetch, why error, dropped []l
 // failed takes in that a handler wants its record to be released. The broker releases the
 // later ones of its key with it.
 func (q *shareQueue) failed(d *delivery, fetch *shareFetch) {
-	if d.lane == nil {
+	if d.lane == nil || !d.lane.strict {
 		return
 	}
 	l := q.breach(d, fetch)
 	l.breach.waits[d] = struct{}{}
 	d.followers, _ = q.later(l, d, nil, nil)
+}
+
+// leave takes a delivery that is over out of its lane, and nothing else.
+func (q *shareQueue) leave(d *delivery) {
+	l := q.laneOf(d)
+	l.waiting = slices.DeleteFunc(l.waiting, func(other *delivery) bool { return other == d })
+	if l.busy == d {
+		q.advance(l)
+	}
+	q.tidy(l)
 }
 
 // breach makes or widens the breach in the lane of d.
@@ -176,7 +202,7 @@ func (q *shareQueue) breach(d *delivery, fetch *shareFetch) *lane {
 	return l
 }
 
-// later takes out of a lane what is behind d. What a handler has is dropped; the rest is
+// later takes out of a lane d, and what is behind it. What a handler has is dropped; the rest is
 // made stale and returned.
 func (q *shareQueue) later(l *lane, d *delivery, why error, dropped []lost) (stale []*delivery, _ []lost) {
 	takeOut := func(d *delivery) {
@@ -193,7 +219,7 @@ func (q *shareQueue) later(l *lane, d *delivery, why error, dropped []lost) (sta
 	for _, other := range l.waiting {
 		if other.offset() > d.offset() {
 			takeOut(other)
-		} else {
+		} else if other != d {
 			kept = append(kept, other)
 		}
 	}

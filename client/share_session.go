@@ -38,6 +38,9 @@ type shareSession struct {
 
 	acks     ackQueue
 	renewals ackQueue
+	// releases are of records that no handler is to have. Often the broker has released them
+	// by itself, so they are in requests of their own, where a refusal concerns no other.
+	releases ackQueue
 	leases   []*lease
 	held     map[sharePlace]*delivery // all that is not over
 
@@ -62,6 +65,7 @@ type shareAck struct {
 	epoch  int32
 	final  bool // ends the session
 	renews bool
+	stale  bool // releases what is stale
 	beside bool // while a fetch is on its way
 	parts  []ackPart
 }
@@ -99,9 +103,11 @@ func (s *shareSession) nextEpoch() int32 {
 	return e
 }
 
-// mayFetch tells whether a fetch may be sent.
+// mayFetch tells whether a fetch may be sent. It could bring again what is stale for as long
+// as the releases of that are not answered.
 func (s *shareSession) mayFetch(now time.Time) bool {
-	return !s.broken && s.fetching == nil && s.acking == nil && len(s.wanted) > 0 && !s.retryAt.After(now) && !s.renewalDue(now)
+	return !s.broken && s.fetching == nil && s.acking == nil && len(s.wanted) > 0 && !s.retryAt.After(now) &&
+		s.releases.count == 0 && !s.renewalDue(now)
 }
 
 // fetch is the next fetch, of so many records at most. It takes the acknowledgements with
@@ -152,6 +158,8 @@ func (s *shareSession) acknowledge(now time.Time) *shareAck {
 	s.renewDue(now)
 	if a.parts = stillUnfinished(s.renewals.take()); len(a.parts) > 0 {
 		a.renews = true
+	} else if a.parts = s.releases.take(); len(a.parts) > 0 {
+		a.stale = true
 	} else if a.parts = s.acks.take(); len(a.parts) == 0 {
 		return nil
 	}

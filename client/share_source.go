@@ -198,8 +198,12 @@ func (src *shareSource) send(ctx context.Context, a *shareAck) (*kmsg.ShareAckno
 	if a.beside {
 		cl = src.w.acks
 	}
+	request := cl.Broker(int(src.session.node)).Request
+	if a.final { // the broker does not count it, so it may come twice
+		request = cl.Broker(int(src.session.node)).RetriableRequest
+	}
 	for tries := 0; ; tries++ {
-		r, err := cl.Broker(int(src.session.node)).Request(ctx, src.w.ackRequest(a))
+		r, err := request(ctx, src.w.ackRequest(a))
 		if err != nil {
 			return nil, err
 		}
@@ -218,6 +222,9 @@ func (src *shareSource) close(ctx context.Context, a *shareAck) error {
 	resp, err := src.send(ctx, a)
 	if err != nil {
 		src.failed(nil, a, err)
+		if errors.Is(err, kerr.ShareSessionNotFound) && len(a.parts) == 0 {
+			return nil
+		}
 		return &GroupError{Group: src.w.cfg.group, Doing: fmt.Sprintf("close the share session on broker %d", src.session.node), Err: err}
 	}
 	src.acknowledged(a, resp)

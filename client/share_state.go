@@ -8,7 +8,7 @@ import "time"
 type shareState struct {
 	concurrency int // handlers
 	maxRecords  int // held at most
-	ordered     bool
+	order       keepOrder
 	stopping    bool // nothing more is fetched or handled
 
 	queue    shareQueue
@@ -85,7 +85,7 @@ type shareFetched struct {
 // fetched takes in the answer to a fetch.
 func (s *shareState) fetched(ss *shareSession, f *shareFetch, now time.Time, got shareFetched) (e shareEvents) {
 	ss.fetching = nil
-	s.settle(ss, f.acks, now, got.acks, &e)
+	s.settle(ss, &ss.acks, f.acks, now, got.acks, &e)
 	defer s.queue.fetched(f)
 	if ss.broken || s.stopping {
 		return e // what came is given back with the session
@@ -106,7 +106,7 @@ func (s *shareState) fetched(ss *shareSession, f *shareFetch, now time.Time, got
 			s.queue.answered(old, false, nil)
 		}
 		ss.held[d.place()] = d
-		if s.queue.push(d, s.ordered) {
+		if s.queue.push(d, s.order) {
 			kept = append(kept, d)
 		}
 	}
@@ -121,12 +121,16 @@ func (s *shareState) fetched(ss *shareSession, f *shareFetch, now time.Time, got
 func (s *shareState) acknowledged(ss *shareSession, a *shareAck, now, deadline time.Time, errs map[sharePartition]error) (e shareEvents) {
 	ss.acking = nil
 	if a.final {
-		s.settle(ss, a.parts, now, errs, &e)
+		s.settle(ss, &ss.acks, a.parts, now, errs, &e)
 		s.begin(ss)
 		return e
 	}
 	if !a.renews {
-		s.settle(ss, a.parts, now, errs, &e)
+		queue := &ss.acks
+		if a.stale {
+			queue = &ss.releases
+		}
+		s.settle(ss, queue, a.parts, now, errs, &e)
 		return e
 	}
 	if ss.broken {
@@ -156,8 +160,10 @@ func (s *shareState) acknowledged(ss *shareSession, a *shareAck, now, deadline t
 // retryAcks is when acknowledgements are sent again that a broker could not take now.
 const retryAcks = 100 * time.Millisecond
 
-// settle takes in what a broker said of acknowledgements.
-func (s *shareState) settle(ss *shareSession, parts []ackPart, now time.Time, errs map[sharePartition]error, e *shareEvents) {
+// settle takes in what a broker said of acknowledgements, which are queued again where it
+// did not say enough. A broker may have taken some of a part that it refused: what was taken
+// is refused when it comes again alone, and counts as lost, since nobody knows.
+func (s *shareState) settle(ss *shareSession, queue *ackQueue, parts []ackPart, now time.Time, errs map[sharePartition]error, e *shareEvents) {
 	for _, p := range parts {
 		err := errs[p.at]
 		fate := fateOf(p, err)
@@ -166,10 +172,10 @@ func (s *shareState) settle(ss *shareSession, parts []ackPart, now time.Time, er
 		}
 		switch fate {
 		case ackApart:
-			ss.acks.halve(p)
+			queue.halve(p)
 			continue
 		case ackAgain:
-			ss.acks.put(p)
+			queue.put(p)
 			ss.retryAt = now.Add(retryAcks)
 			continue
 		}
@@ -178,12 +184,12 @@ func (s *shareState) settle(ss *shareSession, parts []ackPart, now time.Time, er
 			if d == nil || d.state == deliveryOver {
 				continue
 			}
-			if fate == ackTaken {
+			if fate == ackTaken || d.stale {
 				d.over()
 				if !d.stale {
 					e.acked = append(e.acked, d)
 				}
-			} else if d.stale || d.outcome == ackRelease {
+			} else if d.outcome == ackRelease {
 				e.lost = append(e.lost, s.queue.end(d, err))
 			} else {
 				e.lost = s.queue.drop(d, ss.fetching, err, e.lost)
@@ -232,7 +238,7 @@ func (s *shareState) breakUp(ss *shareSession, now time.Time, backoff func(int) 
 			e.lost = append(e.lost, s.queue.end(d, err))
 		}
 	}
-	ss.leases, ss.acks, ss.renewals = nil, ackQueue{}, ackQueue{}
+	ss.leases, ss.acks, ss.renewals, ss.releases = nil, ackQueue{}, ackQueue{}, ackQueue{}
 }
 
 // begin makes a session a new one, which the next fetch opens.

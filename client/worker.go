@@ -33,6 +33,7 @@ type Worker struct {
 	filterTag []byte // on the wire, nil: everything
 	member    string
 	canRenew  bool
+	hasModes  bool // the broker has delivery modes
 
 	fetches, acks *kgo.Client
 	decompressor  kgo.Decompressor
@@ -101,7 +102,6 @@ func OpenWorker(ctx context.Context, handler Handler, opts ...WorkerOpt) (*Worke
 func newWorker(cfg workerConfig, handler Handler) *Worker {
 	w := &Worker{cfg: cfg, handler: handler, member: uuid.NewString(), closed: make(chan struct{}), replace: make(chan struct{}, 1)}
 	w.mu.state = newShareState(cfg.concurrency, cfg.maxRecords)
-	w.mu.state.ordered = cfg.order == orderKept
 	w.mu.sources = make(map[int32]*shareSource)
 	w.mu.names = make(map[topicID]string)
 	w.mu.quiet = make(chan struct{})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lacunamq/lacuna/protocol"
@@ -34,9 +33,7 @@ func (w *Worker) checkBroker(ctx context.Context) error {
 		return fmt.Errorf("broker %s: %w", seeds(w.acks), ErrNoShareGroups)
 	}
 	w.canRenew = newest(kmsg.ShareAcknowledge) >= 2
-	if w.cfg.order == orderOfGroup && !offers(resp, protocol.FeatureCooperativeDelivery) {
-		w.cfg.order = orderIgnored // it has no delivery modes
-	}
+	w.hasModes = offers(resp, protocol.FeatureCooperativeDelivery)
 	return nil
 }
 
@@ -156,7 +153,7 @@ func (w *Worker) place(ctx context.Context) error {
 	if _, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, w.acks); err != nil {
 		return fmt.Errorf("load metadata: %w", err)
 	}
-	ordered, err := w.keepsOrder(ctx)
+	order, err := w.keepsOrder(ctx)
 	if err != nil {
 		return err
 	}
@@ -169,7 +166,7 @@ func (w *Worker) place(ctx context.Context) error {
 	if w.mu.state.stopping {
 		return nil
 	}
-	w.mu.state.ordered = ordered
+	w.mu.state.order = order
 	for _, src := range w.mu.sources {
 		clear(src.session.wanted)
 	}
@@ -190,10 +187,17 @@ func (w *Worker) place(ctx context.Context) error {
 // modeConfig is the group config that says how records are dealt.
 const modeConfig = "share.delivery.mode"
 
-// keepsOrder tells whether records with the same key are to be handled in order.
-func (w *Worker) keepsOrder(ctx context.Context) (bool, error) {
-	if w.cfg.order != orderOfGroup {
-		return w.cfg.order == orderKept, nil
+// keepsOrder finds out who keeps the order of keys.
+func (w *Worker) keepsOrder(ctx context.Context) (keepOrder, error) {
+	if w.cfg.order == orderIgnored {
+		return orderNone, nil
+	}
+	here := orderNone
+	if w.cfg.order == orderKept {
+		here = orderHere
+	}
+	if !w.hasModes {
+		return here, nil
 	}
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	r := kmsg.NewDescribeConfigsRequestResource()
@@ -201,21 +205,20 @@ func (w *Worker) keepsOrder(ctx context.Context) (bool, error) {
 	req.Resources = append(req.Resources, r)
 	resp, err := req.RequestWith(ctx, w.acks)
 	if err != nil {
-		return false, fmt.Errorf("read %s of group %s: %w", modeConfig, w.cfg.group, err)
+		return here, fmt.Errorf("read %s of group %s: %w", modeConfig, w.cfg.group, err)
 	}
 	for i := range resp.Resources {
 		r := &resp.Resources[i]
-		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-			// Not ours to see: to keep an order that nobody asked for does no harm.
-			return true, nil
+		if kerr.ErrorForCode(r.ErrorCode) != nil {
+			return orderByBroker, nil // not ours to see: be careful
 		}
 		for _, c := range r.Configs {
-			if c.Name == modeConfig && c.Value != nil {
-				return slices.Contains([]string{"key-ordered", "key-range"}, *c.Value), nil
+			if c.Name == modeConfig && c.Value != nil && (*c.Value == "key-ordered" || *c.Value == "key-range") {
+				return orderByBroker, nil
 			}
 		}
 	}
-	return false, nil
+	return here, nil
 }
 
 // Kafka is the kgo client below that acknowledges, for what this package has no word for.
