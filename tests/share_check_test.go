@@ -325,9 +325,10 @@ func (c *shareCheck) run(workers, records, crashes int, chaos time.Duration) {
 	c.cutAll()
 	c.mu.Unlock()
 	wg.Wait()
-	archived, ended := c.account.finish(ends)
 	c.broker.stop()
-	c.t.Logf("%d deliveries, %d records accepted or rejected, %d archived", c.account.mu.seen, ended, archived)
+	require.Empty(c.t, firstOf(c.account.faults()))
+	archived, ended := c.account.finish(ends)
+	c.t.Logf("%d deliveries, %d of them seen late, %d records accepted or rejected, %d archived", c.account.mu.seen, c.account.mu.late, ended, archived)
 	require.Empty(c.t, firstOf(c.account.faults()))
 }
 

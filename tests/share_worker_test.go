@@ -56,8 +56,10 @@ func (c *shareCheck) live(rng *rand.Rand, name string, patient bool) {
 		case c.over.Load():
 			w.gone(false)
 			return
-		case calm || patient:
+		case calm:
 			err = w.fetch(time.Hour)
+		case patient:
+			err = w.fetch(shareLock / 3)
 		default:
 			err = w.fetch(time.Duration(rng.IntN(80)) * time.Millisecond)
 		}
@@ -145,12 +147,12 @@ func (w *shareWorker) end(way int) {
 func (w *shareWorker) fetch(wait time.Duration) error {
 	f := wire.ShareFetch{MaxRecords: 1 + int32(w.rng.IntN(30)), MaxBytes: 1 << 20, MaxWaitMs: int32(wait.Milliseconds()), Whole: w.rng.IntN(4) == 0}
 	var all []said
-	if wait < time.Hour && w.rng.IntN(3) == 0 {
+	if wait <= shareLock && w.rng.IntN(3) == 0 {
 		all, f.Acked = w.say(w.choose(), ackAccept)
 	}
 	sent := time.Now()
 	w.waits = true
-	if w.c.cutting && wait < time.Hour && w.rng.IntN(20) == 0 {
+	if w.c.cutting && wait <= shareLock && w.rng.IntN(20) == 0 {
 		defer time.AfterFunc(time.Duration(w.rng.IntN(20))*time.Millisecond, func() {
 			w.c.account.lost(w, true, true)
 			w.cut()
@@ -163,6 +165,9 @@ func (w *shareWorker) fetch(wait time.Duration) error {
 	}
 	w.waits = false
 	w.c.account.answered(w, sent, all, answer.Refused)
+	if wait > shareLock { // it was dealt at the end of the wait
+		sent = time.Now().Add(-shareLock / 2)
+	}
 	got, same := w.c.account.delivered(w, sent, answer.Records)
 	if !same {
 		return fmt.Errorf("%s: the broker is another", w.m.ID)
