@@ -309,3 +309,39 @@ func TestAFilteredFetchThatDoesNotWaitGetsSomethingNextTime(t *testing.T) {
 		return a.applied(req.RequestWith(t.Context(), a.cl)) == "1-1"
 	})
 }
+
+// TestAnAcceptedRecordIsNotDealtToAFetchThatWaits accepts by one connection while a fetch
+// with a filter waits on the other.
+func TestAnAcceptedRecordIsNotDealtToAFetchThatWaits(t *testing.T) {
+	for _, mode := range deliveryModes {
+		t.Run(mode, func(t *testing.T) {
+			b := start(t, nil)
+			cl := client(t, b)
+			createTopic(t, kadm.NewClient(cl), 1, "orders")
+			setGroup(t, cl, "g", "share.auto.offset.reset", "earliest", "share.delivery.mode", mode)
+			produceKeys(t, cl, "orders", "bob", "bob")
+			a, other := joinShare(t, b, "g", "a", "orders"), joinShare(t, b, "g", "other", "orders")
+			require.Equal(t, "0-1", a.fetchOnly(only("bob"), 10))
+			waits := []<-chan string{a.waiting(only("bob")), other.waiting(only("bob"))}
+
+			req := kmsg.NewPtrShareAcknowledgeRequest()
+			req.Version, req.GroupID, req.MemberID = 1, &a.group, &a.member
+			p := kmsg.NewShareAcknowledgeRequestTopicPartition()
+			p.AcknowledgementBatches = []kmsg.ShareAcknowledgeRequestTopicPartitionAcknowledgementBatch{{FirstOffset: 0, LastOffset: 1, AcknowledgeTypes: []int8{1}}}
+			req.Topics = []kmsg.ShareAcknowledgeRequestTopic{{TopicID: a.topic, Partitions: []kmsg.ShareAcknowledgeRequestTopicPartition{p}}}
+			eventually(t, "the acknowledgement is taken, once the fetch before it has begun", func() bool {
+				req.ShareSessionEpoch = a.epoch
+				resp, err := req.RequestWith(t.Context(), cl)
+				require.NoError(t, err)
+				return resp.ErrorCode == 0
+			})
+			produceKeys(t, cl, "orders", "bob")
+			select {
+			case got := <-waits[0]:
+				require.Equal(t, "2-2 ", got)
+			case got := <-waits[1]:
+				require.Equal(t, "2-2 ", got)
+			}
+		})
+	}
+}

@@ -121,7 +121,10 @@ func (m *model) step(t *rapid.T) error {
 		if rapid.IntRange(0, 4).Draw(t, "stray") == 0 {
 			acks = append(acks, Ack{m.drawRun(t), AckType(rapid.IntRange(0, 4).Draw(t, "type"))})
 		}
-		return m.acknowledge(member, acks)
+		if member != "d" {
+			return m.acknowledge(member, acks)
+		}
+		return m.acknowledgeAndServe(member, acks, rapid.SampledFrom(testMembers).Draw(t, "served"))
 	case 13, 14:
 		return m.tick(rapid.Int64Range(0, 30).Draw(t, "ms"))
 	case 15:

@@ -51,10 +51,24 @@ func (m *model) acquireOnly(member string, w Want, wanted func(Key) bool, below 
 	return nil
 }
 
+// acknowledgeAndServe serves a fetch with a filter, which takes everything, before the ledger
+// hears of the acknowledgements.
+func (m *model) acknowledgeAndServe(member string, acks []Ack, served string) error {
+	wanted := m.candidates(func(Key) bool { return true }, m.end)
+	m.untold.keep = true
+	err := m.acknowledge(member, acks)
+	m.untold.keep = false
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	_, err = m.tryAcquire(served, Want{MaxRecords: 5}, wanted)
+	return err
+}
+
 // tryAcquire acquires, among candidates if they are not nil, and gives how many.
 func (m *model) tryAcquire(member string, w Want, cs []Candidate) (int, error) {
-	var out Changes
-	archived := m.expire()
+	out, archived := m.untold.out, append(m.untold.settled, m.expire()...)
+	m.untold.out, m.untold.settled = Changes{}, nil
 	room := m.limits.Acquired - m.acquired()
 	m.modeChanged()
 	before := m.d.next != nil

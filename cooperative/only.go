@@ -15,7 +15,8 @@ type Candidate struct {
 // In the modes with an order the candidates must hold of each key that occurs among them
 // every record that is open, up to the last candidate: a filter goes by keys, so that it
 // takes all records of a key or none. It does not matter whether they were fed. BatchEnd
-// does not count, since other records of a batch may not match.
+// does not count, since other records of a batch may not match. What is in the Commit of out
+// already is not dealt: out is to hold what the ledger was not told yet.
 func (d *Dispatcher) AcquireOnly(dst []Delivery, memberID string, candidates []Candidate, w Want, nowMs int64, out *Changes) []Delivery {
 	d.Expire(nowMs, out)
 	room := d.room()
@@ -25,7 +26,8 @@ func (d *Dispatcher) AcquireOnly(dst []Delivery, memberID string, candidates []C
 	m := d.member(memberID)
 	limit := min(w.MaxRecords, room)
 	d.hand = hand{member: m, offsets: d.hand.offsets[:0], batch: limit, limit: room, looks: limit, out: out}
-	d.dealOnly(candidates, limit)
+	out.Tidy()
+	d.dealOnly(candidates, limit, len(out.Commit))
 	out.Tidy()
 	if len(d.hand.offsets) == 0 {
 		return dst
@@ -37,8 +39,10 @@ func (d *Dispatcher) AcquireOnly(dst []Delivery, memberID string, candidates []C
 	return d.grant(dst, w.BatchSize, nowMs)
 }
 
-// dealOnly fills the hand to limit from the candidates.
-func (d *Dispatcher) dealOnly(candidates []Candidate, limit int) {
+// dealOnly fills the hand to limit from the candidates. The first `decided` runs of the
+// commit are not in the ledger yet.
+func (d *Dispatcher) dealOnly(candidates []Candidate, limit, decided int) {
+	commit := slices.Clone(d.hand.out.Commit[:decided])
 	stale := false // the fresh records hold some that were looked at
 	d.offsets = d.offsets[:0]
 	for i := range candidates {
@@ -46,7 +50,10 @@ func (d *Dispatcher) dealOnly(candidates []Candidate, limit int) {
 		if len(d.hand.offsets) >= limit || d.hand.full {
 			break
 		}
-		if d.ledger.IsCommitted(c.Offset) {
+		for len(commit) > 0 && commit[0].End <= c.Offset {
+			commit = commit[1:]
+		}
+		if d.ledger.IsCommitted(c.Offset) || len(commit) > 0 && commit[0].Start <= c.Offset {
 			continue
 		}
 		if c.Offset >= d.frontier {
