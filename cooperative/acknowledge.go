@@ -37,14 +37,7 @@ func (d *Dispatcher) Acknowledge(dst []Outcome, memberID string, acks []Ack, now
 	renewed := none
 	d.delayed = none
 	for _, a := range acks {
-		o := Invalid
-		switch {
-		case a.Start < 0 || a.Start >= a.End || a.Type < Gap || a.Type > Renew:
-		case !known:
-			o = NotHeld
-		default:
-			o = d.judge(m, a)
-		}
+		o := d.judge(m, known, a)
 		if o == Done {
 			d.carryOut(m, a, nowMs, &renewed, out)
 		}
@@ -54,8 +47,28 @@ func (d *Dispatcher) Acknowledge(dst []Outcome, memberID string, acks []Ack, now
 	return dst
 }
 
+// Check gives the first of acks that would be refused as things are, for those who take
+// all of them or none; Done if there is none. One that passes may be refused all the
+// same when its turn comes: in an order, what is released takes along what is behind it.
+func (d *Dispatcher) Check(memberID string, acks []Ack, nowMs int64, out *Changes) (at int, o Outcome) {
+	d.Expire(nowMs, out)
+	m, known := d.members.by[memberID]
+	for i, a := range acks {
+		if o := d.judge(m, known, a); o != Done {
+			return i, o
+		}
+	}
+	return 0, Done
+}
+
 // judge tells whether a member may say so of the run.
-func (d *Dispatcher) judge(m uint32, a Ack) Outcome {
+func (d *Dispatcher) judge(m uint32, known bool, a Ack) Outcome {
+	switch {
+	case a.Start < 0 || a.Start >= a.End || a.Type < Gap || a.Type > Renew:
+		return Invalid
+	case !known:
+		return NotHeld
+	}
 	outcome := Done
 	for number := a.Start >> pageShift; number<<pageShift < a.End; number++ {
 		pi := d.pages.find(number)

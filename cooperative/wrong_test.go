@@ -196,3 +196,20 @@ func FuzzRestoreCounts(f *testing.F) {
 		require.NoError(t, m.d.CheckInvariants())
 	})
 }
+
+func TestCheckJudgesAllAcknowledgementsBeforeAnyCounts(t *testing.T) {
+	m := stocked(t, testConfig(RoundRobin), "-", "-", "-")
+	require.NoError(t, m.acquire("a", Want{MaxRecords: 2}))
+	var out Changes
+	at, o := m.d.Check("a", []Ack{{Run{Start: 0, End: 1}, Accept}, {Run{Start: 1, End: 3}, Release}}, m.now, &out)
+	require.Equal(t, 1, at)
+	require.Equal(t, NotHeld, o)
+	require.True(t, out.Empty())
+	require.Equal(t, 2, m.d.Count(Acquired))
+	_, o = m.d.Check("b", []Ack{{Run{Start: 0, End: 1}, Accept}}, m.now, &out)
+	require.Equal(t, NotHeld, o)
+	_, o = m.d.Check("a", []Ack{{Run{Start: 1, End: 1}, Accept}}, m.now, &out)
+	require.Equal(t, Invalid, o)
+	_, o = m.d.Check("a", []Ack{{Run{Start: 0, End: 2}, Accept}}, m.now, &out)
+	require.Equal(t, Done, o)
+}

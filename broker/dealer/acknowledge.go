@@ -40,6 +40,10 @@ func (p *partition) acknowledge(member string, acks []cooperative.Ack) (receipt 
 		if refused = p.checkRenewals(acks); refused != nil {
 			return
 		}
+		if at, outcome := s.dealing.Check(member, acks, p.d.nowMs(), &s.changes); outcome != cooperative.Done {
+			refused = p.refusal(&acks[at], outcome) // as in Kafka, none of them counts
+			return
+		}
 		s.outcomes = s.dealing.Acknowledge(s.outcomes[:0], member, acks, p.d.nowMs(), &s.changes)
 		for i, outcome := range s.outcomes {
 			if refused == nil {
