@@ -21,10 +21,10 @@ func (b *Broker) openDealer() {
 			}
 			return log, nil
 		},
-		Settings:        b.dealerSettings,
-		DeadLetters:     deadLetters{b},
-		MaxDecodedBytes: b.limits.maxDecoded,
-		Logger:          b.log,
+		Settings:    b.dealerSettings,
+		DeadLetters: deadLetters{b},
+		Decode:      b.decoding,
+		Logger:      b.log,
 	})
 	b.groups.WatchShares(b.dealer)
 }

@@ -99,7 +99,7 @@ func (r *shareRead) read(ctx context.Context, d *dealer.Dealt, at *kmsg.ShareFet
 	}
 	r.reserved += bytes
 	before := len(*r.buf)
-	data, err := d.AppendRecords(*r.buf, r.b.limits.maxDecoded)
+	data, err := d.AppendRecords(*r.buf, r.b.decoding)
 	if err != nil {
 		return err
 	}

@@ -1,30 +1,31 @@
 package protocol
 
-// Picker makes batches of some records of others. It keeps its buffers, so it allocates
+import "fmt"
+
+// Picker makes batches of some records of others. It keeps its buffer, so it allocates
 // nothing in steady state, and belongs to one user at a time. The zero value is ready.
 type Picker struct {
-	codec Decompressor
 	plain []byte // the records to compress
 }
 
-// Append appends to dst the batch, without the records that are not in runs, which rise.
-// Offsets, timestamps and the rest of the header stay as they are. A batch that cannot be
-// decompressed to limit bytes or read is appended whole.
+// keepPlainBytes is how large a buffer a Picker keeps.
+const keepPlainBytes = 4 << 20
+
+// Append appends to dst the batch without the records that are not in runs, which rise;
+// records are its records, decompressed. Offsets, timestamps and the rest of the header
+// stay as they are.
 //
-// Where the checksum of the batch is wrong it is left wrong, since the records are.
-func (p *Picker) Append(dst []byte, h *BatchHeader, batch []byte, runs []Run, limit int) []byte {
-	if VerifyCRC(h, batch) != nil {
-		return append(dst, batch...)
-	}
-	records, err := p.codec.Records(h, batch, limit)
-	if err != nil {
-		return append(dst, batch...)
+// A batch whose checksum is wrong, or whose records cannot be read, is an error, and dst is
+// returned as it was: a new checksum must not make good what is damaged.
+func (p *Picker) Append(dst []byte, h *BatchHeader, batch, records []byte, runs []Run) ([]byte, error) {
+	if err := VerifyCRC(h, batch); err != nil {
+		return dst, err
 	}
 	before := len(dst)
-	dst = append(dst, batch[:BatchHeaderLen]...)
-	picked := dst
-	if h.Codec() != CodecNone {
-		picked = p.plain[:0]
+	picked := append(dst, batch[:BatchHeaderLen]...)
+	compressed := h.Codec() != CodecNone
+	if compressed {
+		dst, picked = picked, p.plain[:0]
 	}
 	count := 0
 	it := IterateRecords(h, records)
@@ -38,15 +39,18 @@ func (p *Picker) Append(dst []byte, h *BatchHeader, batch []byte, runs []Run, li
 			count++
 		}
 	}
-	if it.Err() != nil {
-		return append(dst[:before], batch...)
+	if err := it.Err(); err != nil {
+		return dst[:before], err
 	}
-	if h.Codec() != CodecNone {
-		p.plain = picked
+	if compressed {
+		if p.plain = picked; cap(picked) > keepPlainBytes {
+			p.plain = nil
+		}
+		var err error
 		if picked, err = CompressRecords(dst, h.Codec(), picked); err != nil {
-			return append(dst[:before], batch...) // the codec could read it, so this does not happen
+			return dst[:before], fmt.Errorf("compress %d records: %w", count, err)
 		}
 	}
 	SetRecords(picked[before:], count)
-	return picked
+	return picked, nil
 }

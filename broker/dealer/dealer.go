@@ -49,11 +49,11 @@ type Options struct {
 	Settings func(group string) Settings
 	// DeadLetters writes dead letters; nil: records go without.
 	DeadLetters DeadLetters
-	// MaxDecodedBytes is how much one batch may take decompressed. A larger one is dealt as
-	// it is, its records without keys.
-	MaxDecodedBytes int
-	Now             func() time.Time // nil: time.Now
-	Logger          *zap.Logger      // nil: nothing is logged
+	// Decode decompresses batches. One that it cannot is dealt as it is, its records without
+	// keys.
+	Decode *commitlog.DecodeLimiter
+	Now    func() time.Time // nil: time.Now
+	Logger *zap.Logger      // nil: nothing is logged
 }
 
 // ErrStopped is what requests are refused with once the Dealer is closed.

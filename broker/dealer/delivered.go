@@ -20,9 +20,9 @@ func (d *Dealt) Bytes() int {
 }
 
 // AppendRecords appends to dst the stored batches that hold the records dealt. Batches of
-// which less than half was dealt are made anew with just that; limit is how much one of
-// them may take decompressed.
-func (d *Dealt) AppendRecords(dst []byte, limit int) ([]byte, error) {
+// which less than half was dealt are made anew with just that, as far as decode lets
+// them be decompressed.
+func (d *Dealt) AppendRecords(dst []byte, decode *commitlog.DecodeLimiter) ([]byte, error) {
 	if len(d.Deliveries) == 0 {
 		return dst, nil
 	}
@@ -32,11 +32,13 @@ func (d *Dealt) AppendRecords(dst []byte, limit int) ([]byte, error) {
 	for i := range d.Deliveries {
 		c.runs = append(c.runs, d.Deliveries[i].Run)
 	}
-	return c.collect(dst, d, limit)
+	c.decode = decode
+	return c.collect(dst, d)
 }
 
 // collector reads what was dealt. It keeps its buffers.
 type collector struct {
+	decode *commitlog.DecodeLimiter
 	picker protocol.Picker
 	picked []byte
 	runs   []individualcommit.Run
@@ -47,7 +49,7 @@ var collectors = sync.Pool{New: func() any { return new(collector) }}
 // longestRead is how much is read at a time.
 const longestRead = 1 << 20
 
-func (c *collector) collect(dst []byte, d *Dealt, limit int) ([]byte, error) {
+func (c *collector) collect(dst []byte, d *Dealt) ([]byte, error) {
 	for at, runs := int64(0), c.runs; ; {
 		for len(runs) > 0 && runs[0].End <= at {
 			runs = runs[1:]
@@ -68,7 +70,7 @@ func (c *collector) collect(dst []byte, d *Dealt, limit int) ([]byte, error) {
 		if got.Next <= at {
 			return dst, nil
 		}
-		if dst, err = c.keep(got.Data, len(dst), runs, limit); err != nil {
+		if dst, err = c.keep(got.Data, len(dst), runs); err != nil {
 			return dst, fmt.Errorf("batch behind offset %d: %w", at, err)
 		}
 		at = got.Next
@@ -76,7 +78,7 @@ func (c *collector) collect(dst []byte, d *Dealt, limit int) ([]byte, error) {
 }
 
 // keep leaves of the batches in data from at on what is in runs.
-func (c *collector) keep(data []byte, at int, runs []individualcommit.Run, limit int) ([]byte, error) {
+func (c *collector) keep(data []byte, at int, runs []individualcommit.Run) ([]byte, error) {
 	kept := data[:at]
 	for rest := data[at:]; len(rest) > 0; {
 		h, err := protocol.ParseBatchHeader(rest)
@@ -90,14 +92,23 @@ func (c *collector) keep(data []byte, at int, runs []individualcommit.Run, limit
 		case h.Control() || 2*n >= int64(h.NumRecords):
 			kept = append(kept, batch...)
 		default:
-			c.picked = c.picker.Append(c.picked[:0], &h, batch, runs, limit)
-			if len(c.picked) > len(batch) { // it would not fit in its place
-				c.picked = append(c.picked[:0], batch...)
-			}
-			kept = append(kept, c.picked...)
+			kept = append(kept, c.pick(&h, batch, runs)...)
 		}
 	}
 	return kept, nil
+}
+
+// pick gives the batch with just the records in runs; whole, if that cannot be made or
+// would not fit in its place.
+func (c *collector) pick(h *protocol.BatchHeader, batch []byte, runs []individualcommit.Run) []byte {
+	err := c.decode.Records(h, batch, func(records []byte) (err error) {
+		c.picked, err = c.picker.Append(c.picked[:0], h, batch, records, runs)
+		return err
+	})
+	if err != nil || len(c.picked) > len(batch) {
+		return batch
+	}
+	return c.picked
 }
 
 // overlap is how many offsets of [start, end) are in runs.

@@ -87,6 +87,7 @@ type waiter struct {
 func newPartition(d *Dealer, k key) *partition {
 	p := &partition{key: k, d: d, opened: make(chan struct{}), wake: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(d.ctx)
+	p.reader.decode = d.opts.Decode
 	p.letters.retry = make(chan struct{}, 1)
 	p.locked.waiting = make(map[string]waiter)
 	p.locked.sieves = make(map[string]*sieve)

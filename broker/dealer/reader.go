@@ -21,14 +21,13 @@ type stretch struct {
 	end       int64 // up to which
 	committed bool  // without what transactions aborted
 	keyed     bool  // with the keys
-	maxBatch  int   // how much a batch may take decompressed
 }
 
 // reader finds the records of a log that may be dealt. It keeps its buffers, so what it
 // returns is valid until it reads again.
 type reader struct {
 	buf     []byte
-	codec   protocol.Decompressor
+	decode  *commitlog.DecodeLimiter
 	runs    []individualcommit.Run
 	keys    []cooperative.Key
 	batches []batch // those that were read
@@ -91,29 +90,26 @@ func (r *reader) take(h *protocol.BatchHeader, stored []byte, within individualc
 		r.add(within)
 		return
 	}
-	records, err := r.codec.Records(h, stored, s.maxBatch)
-	if err != nil {
-		r.addUnread(within, s)
-		return
-	}
-	it := protocol.IterateRecords(h, records)
 	at := within.Start
-	for it.Next() {
-		record := it.Record()
-		if record.Offset < within.Start {
-			continue
+	err := r.decode.Records(h, stored, func(records []byte) error {
+		it := protocol.IterateRecords(h, records)
+		for it.Next() && it.Record().Offset < within.End {
+			if record := it.Record(); record.Offset >= within.Start {
+				r.addRecord(record, s)
+				at = record.Offset + 1
+			}
 		}
-		if record.Offset >= within.End {
-			return
-		}
-		r.add(individualcommit.Run{Start: record.Offset, End: record.Offset + 1})
-		if s.keyed {
-			r.keys = append(r.keys, cooperative.Key{Hash: keyfilter.Hash(record.Key, record.Offset), Null: record.Key == nil})
-		}
-		at = record.Offset + 1
-	}
-	if it.Err() != nil && at < within.End {
+		return it.Err()
+	})
+	if err != nil && at < within.End {
 		r.addUnread(individualcommit.Run{Start: at, End: within.End}, s)
+	}
+}
+
+func (r *reader) addRecord(record *protocol.Record, s *stretch) {
+	r.add(individualcommit.Run{Start: record.Offset, End: record.Offset + 1})
+	if s.keyed {
+		r.keys = append(r.keys, cooperative.Key{Hash: keyfilter.Hash(record.Key, record.Offset), Null: record.Key == nil})
 	}
 }
 

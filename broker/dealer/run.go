@@ -223,7 +223,7 @@ func (p *partition) feed(next *plan, got cooperative.Records) error {
 }
 
 func (p *partition) stretch(end int64, keyed bool) stretch {
-	return stretch{end: end, committed: p.committed, keyed: keyed, maxBatch: p.d.opts.MaxDecodedBytes}
+	return stretch{end: end, committed: p.committed, keyed: keyed}
 }
 
 // deleted says of a run, whose beginning is not in the log any more, what is known then:
