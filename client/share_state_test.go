@@ -31,17 +31,16 @@ type shareWorld struct {
 	done     []bool
 
 	// On their way.
-	fetch      *shareFetch
-	fetchCame  bool // the broker has it, and waits for records
-	fetchGot   *shareFetched
-	fetchErr   error
-	ack        *shareAck
-	ackCame    bool
-	ackErrs    map[sharePartition]error
-	ackErr     error
-	running    []*delivery
-	decided    map[int64]*delivery // handled to an end, and the broker has not refused that
-	violations []string
+	fetch     *shareFetch
+	fetchCame bool // the broker has it, and waits for records
+	fetchGot  *shareFetched
+	fetchErr  error
+	ack       *shareAck
+	ackCame   bool
+	ackErrs   map[sharePartition]error
+	ackErr    error
+	running   []*delivery
+	decided   map[int64]*delivery // handled to an end, and the broker has not refused that
 }
 
 const worldLock = 30 * time.Second
