@@ -20,7 +20,6 @@ import (
 	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/cooperative"
-	"github.com/lacunamq/lacuna/individualcommit"
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/lacunamq/lacuna/statestore"
 )
