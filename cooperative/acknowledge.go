@@ -30,18 +30,27 @@ const (
 )
 
 // Acknowledge takes what a member says, one run after the other, and appends to dst what
-// became of each. A run is taken whole or not at all.
+// became of each. A run is taken whole or not at all. To release a record that was released
+// with an earlier one of its key, by an acknowledgement before it, is well.
 func (d *Dispatcher) Acknowledge(dst []Outcome, memberID string, acks []Ack, nowMs int64, out *Changes) []Outcome {
 	d.Expire(nowMs, out)
 	m, known := d.members.by[memberID]
 	renewed := none
 	d.delayed = none
+	base := len(dst)
 	for _, a := range acks {
-		o := d.judge(m, known, a)
-		if o == Done {
+		dst = append(dst, d.judge(m, known, a))
+	}
+	end := int64(0)
+	for i, a := range acks {
+		o := &dst[base+i]
+		again := i > 0 && (a.Type != Release || a.Start < end)
+		if end = max(end, a.End); *o == Done && again {
+			*o = d.judge(m, known, a)
+		}
+		if *o == Done {
 			d.carryOut(m, a, nowMs, &renewed, out)
 		}
-		dst = append(dst, o)
 	}
 	d.finish(out)
 	return dst
@@ -49,7 +58,8 @@ func (d *Dispatcher) Acknowledge(dst []Outcome, memberID string, acks []Ack, now
 
 // Check gives the first of acks that would be refused as things are, for those who take
 // all of them or none; Done if there is none. One that passes may be refused all the
-// same when its turn comes: in an order, what is released takes along what is behind it.
+// same when its turn comes: in an order, what is released takes along what is behind it,
+// which cannot be accepted any more.
 func (d *Dispatcher) Check(memberID string, acks []Ack, nowMs int64, out *Changes) (at int, o Outcome) {
 	d.Expire(nowMs, out)
 	m, known := d.members.by[memberID]
@@ -110,6 +120,7 @@ func (d *Dispatcher) carryOut(m uint32, a Ack, nowMs int64, renewed *uint32, out
 		pi := d.pages.find(number)
 		mask := maskOf(number, a.Start, a.End)
 		switch {
+		case pi == none: // all of it was released with records before it
 		case a.Type == Release:
 			eachBit(number, mask, func(offset int64) {
 				if _, bit := pageOf(offset); d.heldBy(pi, m, Acquired)&bit != 0 { // else released with one before it

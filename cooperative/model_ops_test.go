@@ -141,9 +141,17 @@ func (m *model) acknowledge(member string, acks []Ack) error {
 	m.note("acknowledge %s %v", member, acks)
 	var out Changes
 	settled := m.expire()
-	var want []Outcome
+	var first, want []Outcome
 	for _, a := range acks {
-		o := m.judge(member, a)
+		first = append(first, m.judge(member, a))
+	}
+	end := int64(0)
+	for i, a := range acks {
+		o := first[i]
+		if o == Done && (a.Type != Release || a.Start < end) {
+			o = m.judge(member, a) // what was released with an earlier record may be released
+		}
+		end = max(end, a.End)
 		want = append(want, o)
 		if o != Done {
 			continue

@@ -213,3 +213,13 @@ func TestCheckJudgesAllAcknowledgementsBeforeAnyCounts(t *testing.T) {
 	_, o = m.d.Check("a", []Ack{{Run{Start: 0, End: 2}, Accept}}, m.now, &out)
 	require.Equal(t, Done, o)
 }
+
+func TestReleasingRecordsOfAKeyOneByOneIsWell(t *testing.T) {
+	m := stocked(t, testConfig(KeyOrdered), "k", "x", "k")
+	require.NoError(t, m.acquire("a", Want{MaxRecords: 3}))
+	require.NoError(t, m.acknowledge("a", []Ack{{Run{Start: 0, End: 1}, Release}, {Run{Start: 1, End: 2}, Accept}, {Run{Start: 2, End: 3}, Release}}))
+	require.Zero(t, m.d.Count(Acquired))
+	require.NoError(t, m.acquire("a", Want{MaxRecords: 3}))
+	require.NoError(t, m.acknowledge("a", []Ack{{Run{Start: 0, End: 1}, Release}, {Run{Start: 2, End: 3}, Accept}}))
+	require.Zero(t, m.d.Count(Acquired), "what is behind a record that was released is not accepted")
+}
