@@ -106,6 +106,7 @@ func TestReaderRepeatsACommitThatLostItsAnswer(t *testing.T) {
 		r := c.open(Group("g"), Topics("t"))
 		_, records := poll(t, r, 2)
 		lost := 0
+		c.mu.Lock() // the Reader is at work
 		c.intercept = func(_ int32, req kmsg.Request) (kmsg.Response, bool) {
 			if req.Key() != int16(kmsg.OffsetCommit) || lost == 2 {
 				return nil, false
@@ -113,6 +114,7 @@ func TestReaderRepeatsACommitThatLostItsAnswer(t *testing.T) {
 			lost++
 			return nil, true
 		}
+		c.mu.Unlock()
 		require.NoError(t, r.Commit(t.Context(), records[1]))
 		require.Equal(t, 2, lost)
 	})
@@ -137,6 +139,7 @@ func TestReaderFollowsTheLeader(t *testing.T) {
 		c.produce("t", 0, "a")
 		r := c.open(Group("g"), Topics("t"))
 		poll(t, r, 1)
+		c.mu.Lock() // the Reader is at work
 		c.intercept = func(node int32, req kmsg.Request) (kmsg.Response, bool) {
 			fetch, ok := req.(*kmsg.FetchRequest)
 			if !ok || node == 1 {
@@ -151,6 +154,7 @@ func TestReaderFollowsTheLeader(t *testing.T) {
 			resp.Topics = append(resp.Topics, rt)
 			return resp, false
 		}
+		c.mu.Unlock()
 		c.edit("t", 0, func(p *fakePartition) { p.leader, p.epoch = 1, p.epoch+1 })
 		c.produce("t", 0, "b")
 		offsets, _ := poll(t, r, 1)
