@@ -53,7 +53,7 @@ func (a *Admin) change(ctx context.Context, doing, group string, tp TopicPartiti
 	var state State
 	for len(runs) > 0 {
 		n := min(len(runs), maxRunsPerCommit)
-		answers, err := commitOffsets(ctx, a.cl, group, []change{{tp: tp, id: t.id, offset: -1, individual: offsets(runs[:n])}})
+		answers, err := commitOffsets(ctx, a.cl, group, nil, []change{{tp: tp, id: t.id, offset: -1, individual: offsets(runs[:n])}})
 		if err != nil {
 			return fail(err)
 		}

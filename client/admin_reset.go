@@ -88,7 +88,7 @@ func (a *Admin) reset(ctx context.Context, group string, before []ledgerPage, ta
 		done = append(done, r)
 	}
 	if len(changes) > 0 {
-		answers, err := commitOffsets(ctx, a.cl, group, changes)
+		answers, err := commitOffsets(ctx, a.cl, group, nil, changes)
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,10 @@
 //     a function per record, many at a time, and keeps each record for as long as its handler
 //     is at work, which a consumer that polls cannot.
 //
+//   - Members of a consumer group that share partitions. A [GroupReader] joins a group, whose
+//     balancer splits the key slots of partitions between members when there are more
+//     members than partitions ([SplitBalancer]), and reads what it is assigned with Readers.
+//
 // [Admin] looks at ledgers and changes them: it describes them, lists their gaps, commits
 // and reopens single offsets, and resets a group.
 //
@@ -28,7 +32,11 @@
 // Readers have stopped, a stock consumer that joins starts at the stable offset, below
 // which everything is committed.
 //
-// A Worker is a member of its group. Groups of Workers are share groups, and the two kinds
+// A GroupReader is a member of a consumer group, of Kafka's classic protocol, and may share it
+// with stock consumers that have the same balancer: they get whole partitions. Its commits
+// count as those of that member in that generation.
+//
+// A Worker is a member of its group too. Groups of Workers are share groups, and the two kinds
 // do not mix.
 //
 // # Delivery
@@ -42,6 +50,10 @@
 // Under [ReadCommitted] the records of aborted transactions are not delivered, and
 // since they would stay gaps for ever, the Reader commits those of its slots itself.
 //
+// A GroupReader gives its ranges up only after its handlers have returned and their commits
+// are answered, so within a group a record is handled by one member at a time. What a handler
+// left uncommitted comes again when the group has rebalanced.
+//
 // A Worker gets each record of its group that no other member has, and says what became of
 // it: accepted, rejected, or released to be delivered again. An outcome counts when the broker
 // has answered; until then the record may be delivered again, and [WorkerHooks] tell which
@@ -54,7 +66,8 @@
 // Brokers, TLS, SASL, dialers and loggers are kgo's, given with [KafkaOpts]. Every Reader
 // has a kgo client of its own, because all fetches of a client to one broker share one
 // connection, and a long poll of one Reader would make the others wait. A Worker has two, one
-// to fetch and one for all else.
+// to fetch and one for all else; a GroupReader has one to be a member, and one for each
+// different range of slots that it holds.
 //
 // # Errors
 //

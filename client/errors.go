@@ -46,6 +46,25 @@ var (
 	ErrNoPosition = errors.New("no position to read from, and the reader was told not to reset")
 )
 
+// ErrRevoked marks what a [GroupReader] could no longer do with records whose range went to
+// another member of the group, or may have.
+var ErrRevoked = errors.New("the range of this record was taken from this member of the group")
+
+// revokedError is ErrRevoked with the reason.
+type revokedError struct{ err error }
+
+// Error implements error.
+func (e *revokedError) Error() string { return ErrRevoked.Error() + ": " + e.err.Error() }
+
+// Unwrap returns the sentinel and the error below.
+func (e *revokedError) Unwrap() []error { return []error{ErrRevoked, e.err} }
+
+// fenced tells that a broker knows no such member, or not in that generation.
+func fenced(err error) bool {
+	return errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) ||
+		errors.Is(err, kerr.FencedInstanceID) || errors.Is(err, kerr.RebalanceInProgress)
+}
+
 // FeatureError says that a broker lacks a feature that the call needs: it is not Lacuna,
 // is too old, or has the feature switched off.
 type FeatureError struct {
@@ -103,6 +122,8 @@ func (e *GroupError) Unwrap() error { return e.Err }
 // nothing to add to it.
 func advice(err error) string {
 	switch {
+	case errors.Is(err, ErrRevoked):
+		return ""
 	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.StaleMemberEpoch):
 		return " (the group has members; stop its consumers, or use another group)"
 	case errors.Is(err, kerr.OffsetOutOfRange):

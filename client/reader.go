@@ -95,6 +95,10 @@ func OpenReader(ctx context.Context, opts ...ReaderOpt) (*Reader, error) {
 	for _, o := range opts {
 		o.applyReader(&cfg)
 	}
+	return openReader(ctx, cfg)
+}
+
+func openReader(ctx context.Context, cfg readerConfig) (*Reader, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("open a reader: %w", err)
 	}

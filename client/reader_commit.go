@@ -62,6 +62,9 @@ func (r *Reader) checkLost(records []*kgo.Record) error {
 }
 
 func (r *Reader) commitError(tp TopicPartition, err error) error {
+	if r.cfg.as != nil && fenced(err) {
+		err = &revokedError{err}
+	}
 	return &PartitionError{Topic: tp.Topic, Partition: tp.Partition, Group: r.cfg.group, Doing: "commit", Err: err}
 }
 
@@ -145,7 +148,7 @@ func (r *Reader) sendCommits(ctx context.Context, parts []part) ([]changed, erro
 	if len(changes) == 0 {
 		return out, nil
 	}
-	answers, err := commitOffsets(ctx, r.cl, r.cfg.group, changes)
+	answers, err := commitOffsets(ctx, r.cl, r.cfg.group, r.cfg.as, changes)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,9 @@ type readerConfig struct {
 	reset         Position
 	commitLinger  time.Duration
 	maxQueuedRuns int
+
+	as     *membership // who commits; nil: an operator
+	member memberConfig
 }
 
 func defaultReaderConfig() readerConfig {
@@ -188,6 +191,9 @@ func (cfg *readerConfig) topicNames() []string {
 
 // validate checks the options against each other.
 func (cfg *readerConfig) validate() error {
+	if cfg.member.given {
+		return errors.New("options of a member of a group: use client.OpenGroupReader")
+	}
 	if len(cfg.topics)+len(cfg.partitions) == 0 {
 		return errors.New("nothing to read: name topics with client.Topics or client.Partitions")
 	}

@@ -1,0 +1,63 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/lacunamq/lacuna/client"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Two members of a consumer group share the one partition of a topic. The group gives each
+// of them half of the key slots, and so all records of a key to one of them.
+func ExampleOpenGroupReader() {
+	addr, stop := demo("ann", "bob", "ann", "cho", "bob")
+	defer stop()
+	ctx := context.Background()
+
+	billed := make(chan string, 5)
+	bill := func(ctx context.Context, r *client.Reader, records []*kgo.Record) {
+		if err := r.Commit(ctx, records...); err != nil {
+			log.Print(err) // another member gets what is not committed
+			return
+		}
+		for _, record := range records {
+			billed <- string(record.Key)
+		}
+	}
+	open := func() (member *client.GroupReader, half chan client.AssignedSlots) {
+		half = make(chan client.AssignedSlots, 1)
+		member, err := client.OpenGroupReader(ctx, kgo.RangeBalancer(), bill,
+			client.SeedBrokers(addr), client.Group("billing"), client.Topics("orders"),
+			client.MemberOpts(kgo.HeartbeatInterval(100*time.Millisecond)), // to see the other soon
+			client.GroupHooks(client.GroupReaderHooks{Assigned: func(_ int32, ranges []client.AssignedSlots) {
+				if ranges[0].Slots != (client.SlotRange{Lo: 0, Hi: 65535}) { // no longer alone
+					half <- ranges[0]
+				}
+			}}))
+		if err != nil {
+			log.Fatal(err)
+		}
+		return member, half
+	}
+	first, firstHalf := open()
+	orders := make(map[string]int)
+	for range 5 {
+		orders[<-billed]++
+	}
+	second, secondHalf := open()
+	fmt.Println(<-firstHalf)
+	fmt.Println(<-secondHalf)
+	fmt.Println(orders)
+	for _, member := range []*client.GroupReader{first, second} {
+		if err := member.Close(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// orders[0] slots 0-32767
+	// orders[0] slots 32768-65535
+	// map[ann:2 bob:2 cho:1]
+}

@@ -1,0 +1,88 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lacunamq/lacuna/protocol"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// GroupReaderHooks are called when something happens inside a [GroupReader], for metrics and
+// logs. Any of them may be nil. They hold the GroupReader up while they run, and must not
+// call Close.
+type GroupReaderHooks struct {
+	// Assigned: the member holds these ranges from now on, in this generation of the group.
+	Assigned func(generation int32, ranges []AssignedSlots)
+	// Revoked: the handlers of these ranges have returned and their commits are answered, or
+	// too late for that. Only now does the member give them up.
+	Revoked func(ranges []AssignedSlots)
+	// Failed: something went wrong that no caller waits for. The GroupReader goes on.
+	Failed func(err error)
+}
+
+// memberConfig is what a GroupReader is told beyond its Readers.
+type memberConfig struct {
+	given      bool // by any option
+	kafka      []kgo.Opt
+	hooks      GroupReaderHooks
+	maxRecords int // of a call of the handler
+}
+
+func memberOpt(set func(*memberConfig)) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) {
+		cfg.member.given = true
+		set(&cfg.member)
+	})
+}
+
+// MemberOpts are options of the kgo client with which a [GroupReader] is a member of its
+// group, such as kgo.SessionTimeout, kgo.RebalanceTimeout or kgo.InstanceID, beyond those of
+// [KafkaOpts].
+func MemberOpts(opts ...kgo.Opt) ReaderOpt {
+	return memberOpt(func(cfg *memberConfig) { cfg.kafka = append(cfg.kafka, opts...) })
+}
+
+// GroupHooks tells what happens inside a [GroupReader].
+func GroupHooks(h GroupReaderHooks) ReaderOpt {
+	return memberOpt(func(cfg *memberConfig) { cfg.hooks = h })
+}
+
+// HandleAtMost bounds the records that one call of the handler of a [GroupReader] gets. A
+// range is given up only between two calls. The default is 500.
+func HandleAtMost(records int) ReaderOpt {
+	return memberOpt(func(cfg *memberConfig) { cfg.maxRecords = records })
+}
+
+// groupReaderConfig checks the options of a GroupReader.
+func groupReaderConfig(opts []ReaderOpt) (readerConfig, error) {
+	cfg := defaultReaderConfig()
+	cfg.member.maxRecords = 500
+	for _, o := range opts {
+		o.applyReader(&cfg)
+	}
+	switch {
+	case cfg.group == "":
+		return cfg, errors.New("no group: name one with client.Group")
+	case len(cfg.topics) == 0 || len(cfg.partitions) > 0:
+		return cfg, errors.New("the group assigns the partitions: name topics with client.Topics, and nothing else to read")
+	case cfg.filtered():
+		return cfg, errors.New("the group assigns the slots: client.Slots and client.Keys are options of a Reader without members")
+	case cfg.member.maxRecords <= 0:
+		return cfg, fmt.Errorf("at most %d records to handle is not positive", cfg.member.maxRecords)
+	}
+	return cfg, cfg.validateLimits()
+}
+
+// reading is the configuration of the Reader of ranges that have the same slots.
+func (cfg *readerConfig) reading(as *membership, ranges []AssignedSlots) readerConfig {
+	c := *cfg
+	c.topics, c.partitions, c.member, c.as = nil, make(map[string][]int32), memberConfig{}, as
+	for _, r := range ranges {
+		c.partitions[r.Topic] = append(c.partitions[r.Topic], r.Partition)
+	}
+	if slots := ranges[0].Slots; slots != allSlots {
+		c.filter = protocol.KeyFilter{Ranges: []SlotRange{slots}}
+	}
+	return c
+}
