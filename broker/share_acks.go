@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/lacunamq/lacuna/broker/dealer"
 	"github.com/lacunamq/lacuna/broker/extension"
@@ -79,12 +80,13 @@ func (a *shareAcks) wait(ctx context.Context) {
 	}
 }
 
-// memberOf is who sends a share request.
+// memberOf is who sends a share request. It outlives the request's frame, which others may
+// fill while an acknowledgement waits for the disk.
 func memberOf(group, member *string) (shareMember, error) {
 	if group == nil || *group == "" || member == nil || *member == "" {
 		return shareMember{}, refusal(kerr.InvalidRequest, "a share request without group or member")
 	}
-	return shareMember{*group, *member}, nil
+	return shareMember{strings.Clone(*group), strings.Clone(*member)}, nil
 }
 
 // endShareSession ends the session of a member that says itself that it goes.
