@@ -30,6 +30,16 @@ type shareAccount struct {
 		// due is closed when so many more records have ended; then it is time for a crash.
 		due  chan struct{}
 		more int
+		// departing are workers that are gone with a fetch under way, of which the broker may
+		// not know yet: each may be dealt what nobody else has, unseen. departed is how many
+		// there were that it does know of.
+		departing map[*shareWorker]struct{}
+		departed  int
+		// departedBefore is how many of these there were before anything was appended that is
+		// not in the account; unanswered: it is not known whether the last records that were
+		// produced were appended.
+		departedBefore int
+		unanswered     bool
 	}
 }
 
@@ -52,6 +62,14 @@ type shareRecord struct {
 	holder     *shareWorker
 	until      time.Time // the holder has it for sure; before the worker's own patience
 	count      int       // of the delivery that the holder has
+	// kept may have it still, until then for sure if so: what it said of it, or of an earlier
+	// one of the key, was not answered yet, or was refused.
+	kept *shareWorker
+	// doubt: after it, the delivery that ended without being counted may have been counted
+	// all the same, since its lock ran out first.
+	doubt time.Time
+	// taken is who lost it when, unasked, to somebody else.
+	taken map[*shareWorker]time.Time
 	// low to high is how many deliveries have ended and were counted; durable is how many
 	// of them a crash cannot take back.
 	low, high, durable int
@@ -63,6 +81,7 @@ func newShareAccount(ordered bool, limit int, lock time.Duration) *shareAccount 
 	a := &shareAccount{ordered: ordered, limit: limit, lock: lock}
 	a.mu.records = make(map[shareOffset]*shareRecord)
 	a.mu.keys = make(map[shareKey][]*shareRecord)
+	a.mu.departing = make(map[*shareWorker]struct{})
 	return a
 }
 
@@ -95,13 +114,43 @@ func (a *shareAccount) crash(die func()) {
 	defer a.mu.Unlock()
 	die()
 	a.mu.life++
+	now := time.Now()
 	for _, r := range a.mu.records {
-		if r.holder != nil && time.Now().After(a.sureUntil(r)) {
-			r.high = max(r.high, r.count)
-		}
-		r.holder = nil
+		r.high = a.highest(r, now)
+	}
+	for _, r := range a.mu.records {
+		r.holder, r.kept, r.doubt = nil, nil, time.Time{}
 		r.low = max(r.low-1, r.durable)
 	}
+	a.mu.departed += len(a.mu.departing)
+	clear(a.mu.departing)
+}
+
+// highest is how many deliveries of a record may have ended and been counted by now.
+func (a *shareAccount) highest(r *shareRecord, now time.Time) int {
+	if a.surelyHeld(r, now) {
+		return r.high
+	}
+	high := r.high
+	if r.holder != nil || !r.doubt.IsZero() && now.After(r.doubt) {
+		high = max(high, r.count)
+	}
+	return high + len(a.mu.departing)
+}
+
+func (a *shareAccount) surelyHeld(r *shareRecord, now time.Time) bool {
+	return r.holder != nil && now.Before(a.sureUntil(r))
+}
+
+// producing takes in that records are about to be produced. Only one producer at a time
+// does.
+func (a *shareAccount) producing() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.mu.unanswered {
+		a.mu.departedBefore = a.mu.departed
+	}
+	a.mu.unanswered = true
 }
 
 // afterMore is closed when so many more records have ended.
@@ -116,7 +165,7 @@ func (a *shareAccount) afterMore(n int) <-chan struct{} {
 func (a *shareAccount) record(at shareOffset, key, value string) *shareRecord {
 	r := a.mu.records[at]
 	if r == nil {
-		r = &shareRecord{shareOffset: at, key: key, value: value}
+		r = &shareRecord{shareOffset: at, key: key, value: value, high: a.mu.departed - a.mu.departedBefore}
 		a.mu.records[at] = r
 		if key != "" {
 			k := shareKey{at.partition, key}
@@ -131,7 +180,7 @@ func (a *shareAccount) record(at shareOffset, key, value string) *shareRecord {
 }
 
 // sureUntil is how long the holder of a record has it for sure. In the ordered modes it
-// loses it with any earlier record of the key.
+// loses it with any earlier record of the key that it has, or may have.
 func (a *shareAccount) sureUntil(r *shareRecord) time.Time {
 	until := earlier(r.until, r.holder.patience())
 	if a.ordered && r.key != "" {
@@ -139,7 +188,7 @@ func (a *shareAccount) sureUntil(r *shareRecord) time.Time {
 			if other.offset >= r.offset {
 				break
 			}
-			if other.holder == r.holder {
+			if other.holder == r.holder || other.kept == r.holder {
 				until = earlier(until, other.until)
 			}
 		}
@@ -154,16 +203,16 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// delivered takes in what a worker was dealt by a fetch that it sent at that time, and
-// gives what it has now. It tells whether the broker is still the same.
-func (a *shareAccount) delivered(w *shareWorker, sent time.Time, dealt []wire.Shared) (got []*shareRecord, same bool) {
+// delivered takes in what a worker was dealt by a fetch that it sent at that time, not
+// before since, and gives what it has now. It tells whether the broker is still the same.
+func (a *shareAccount) delivered(w *shareWorker, sent, since time.Time, dealt []wire.Shared) (got []*shareRecord, same bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if w.life != a.mu.life || w.dead {
 		return nil, false
 	}
 	now := time.Now()
-	late := now.After(earlier(sent.Add(a.lock), w.patience()))
+	late := now.After(earlier(since.Add(a.lock), w.patience()))
 	for i := range dealt {
 		d := &dealt[i]
 		r := a.record(shareOffset{d.Partition, d.Offset}, string(d.Key), string(d.Value))
@@ -173,13 +222,57 @@ func (a *shareAccount) delivered(w *shareWorker, sent time.Time, dealt []wire.Sh
 			a.mu.late++
 			continue
 		}
+		if a.lostMeanwhile(w, r, sent) {
+			if r.holder == nil {
+				r.high, r.loose, r.kept = max(r.high, int(d.Count)), true, w
+			}
+			continue
+		}
 		a.check(w, r, int(d.Count), now)
-		r.holder, r.until, r.count = w, sent.Add(a.lock), int(d.Count)
+		r.holder, r.until, r.count, r.kept = w, since.Add(a.lock), int(d.Count), nil
 		r.low, r.high = r.count-1, r.count-1
-		r.maybe, r.loose = false, false
+		r.maybe, r.loose, r.doubt = false, false, time.Time{}
 		got = append(got, r)
 	}
 	return got, true
+}
+
+// lostMeanwhile tells whether a worker that fetched at that time lost an earlier record of
+// the key before it saw the answer. With it, it may have lost the record, which others may
+// have had since.
+func (a *shareAccount) lostMeanwhile(w *shareWorker, r *shareRecord, sent time.Time) bool {
+	if !a.ordered || r.key == "" {
+		return false
+	}
+	for _, other := range a.mu.keys[shareKey{r.partition, r.key}] {
+		if other.offset > r.offset {
+			break
+		}
+		if other.taken[w].After(sent) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeLater takes from h, which lost a record to w, what it has of the key after it.
+func (a *shareAccount) takeLater(w, h *shareWorker, r *shareRecord, now time.Time) {
+	a.withLater(h, r, func(other *shareRecord) {
+		if now.Add(a.lock / 4).After(a.sureUntil(other)) { // or its own lock ran out first, which counts
+			other.high = max(other.high, other.count)
+		}
+		if h != w {
+			other.takenFrom(h, now)
+		}
+		other.holder = nil
+	})
+}
+
+func (r *shareRecord) takenFrom(w *shareWorker, now time.Time) {
+	if r.taken == nil {
+		r.taken = make(map[*shareWorker]time.Time)
+	}
+	r.taken[w] = now
 }
 
 // check looks whether a record may be delivered to a worker.
@@ -187,18 +280,24 @@ func (a *shareAccount) check(w *shareWorker, r *shareRecord, count int, now time
 	if r.done != "" {
 		a.fault("%v comes again, to %s, though it was %s", r.shareOffset, w.m.ID, r.done)
 	}
-	if h := r.holder; h != nil {
+	h := r.holder
+	if h != nil {
 		if until := a.sureUntil(r); now.Before(until) {
 			a.fault("%v is dealt to %s and %s has it for another %v", r.shareOffset, w.m.ID, h.m.ID, until.Sub(now))
 		}
-		a.withLater(r, a.released)
+		a.takeLater(w, h, r, now)
 		a.end(r, !a.ordered) // its lock ran out
+	} else if h = r.kept; h != nil {
+		a.takeLater(w, h, r, now)
+	}
+	if h != nil && h != w {
+		r.takenFrom(h, now)
 	}
 	if r.maybe { // it was asked for too late
 		r.high = max(r.high, r.count)
 	}
-	if !r.loose && (count < r.low+1 || count > r.high+1) || count > a.limit {
-		a.fault("%v: delivery %d to %s, expected %d to %d", r.shareOffset, count, w.m.ID, r.low+1, min(r.high+1, a.limit))
+	if high := a.highest(r, now); !r.loose && (count < r.low+1 || count > high+1) || count > a.limit {
+		a.fault("%v: delivery %d to %s, expected %d to %d", r.shareOffset, count, w.m.ID, r.low+1, min(high+1, a.limit))
 	}
 	if !a.ordered || r.key == "" {
 		return
@@ -207,7 +306,8 @@ func (a *shareAccount) check(w *shareWorker, r *shareRecord, count int, now time
 		if other.offset >= r.offset {
 			break
 		}
-		if other.done == "" && !other.maybe && !other.loose && other.high < a.limit && other.holder != w {
+		archived := a.highest(other, now) >= a.limit
+		if other.done == "" && !other.maybe && !other.loose && !archived && other.holder != w && other.kept != w {
 			a.fault("%v is dealt to %s before the one at %d of its key %s is done, which %s", r.shareOffset, w.m.ID, other.offset, r.key, other.whereabouts())
 		}
 	}
@@ -229,7 +329,8 @@ func (a *shareAccount) end(r *shareRecord, certainly bool) {
 	}
 }
 
-// lost ends all that a worker has, since it is about to go, or is not heard any more.
+// lost ends all that a worker has, since it is about to go, or is not heard any more. With
+// a fetch in flight it is departing until the broker knows, too.
 func (a *shareAccount) lost(w *shareWorker, counted, inFlight bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -237,137 +338,80 @@ func (a *shareAccount) lost(w *shareWorker, counted, inFlight bool) {
 		return
 	}
 	w.dead = counted
+	var had, kept []*shareRecord
 	for _, r := range a.mu.records {
-		wasHeld := r.holder == w
-		expired := wasHeld && time.Now().Add(a.lock/4).After(a.sureUntil(r))
-		switch {
-		case r.holder == w && counted:
+		switch w {
+		case r.kept:
+			kept = append(kept, r)
+		case r.holder:
+			r.doubt = a.sureUntil(r)
+			had = append(had, r)
+		}
+	}
+	for _, r := range kept {
+		r.kept, r.high = nil, max(r.high, r.count)
+	}
+	for _, r := range had {
+		if counted {
+			expired := time.Now().After(r.doubt)
 			a.end(r, !a.ordered)
-		case r.holder == w:
-			if time.Now().After(a.sureUntil(r)) {
-				r.high = max(r.high, r.count)
+			if r.doubt = (time.Time{}); inFlight && expired {
+				r.high++ // it may have been dealt to the worker once more
 			}
-			r.holder = nil
+			continue
 		}
-		if inFlight && (expired || !wasHeld && (r.holder == nil || time.Now().Add(a.lock/4).After(a.sureUntil(r)))) {
-			r.high = max(r.high, r.count) + 1 // it may have been dealt to the worker
-		}
+		r.holder, r.kept = nil, w
+	}
+	if inFlight {
+		a.mu.departing[w] = struct{}{}
 	}
 }
 
-// ackTypes are Kafka's.
-const (
-	ackAccept  = 1
-	ackRelease = 2
-	ackReject  = 3
-	ackRenew   = 4
-)
-
-var ackNames = map[int8]string{ackAccept: "accepted", ackReject: "rejected"}
-
-// said is one record of an acknowledgement under way.
-type said struct {
-	r     *shareRecord
-	kind  int8
-	count int  // of the delivery
-	alone bool // no other of its partition is in the request
-	sure  bool // the worker had it when it sent the request
-}
-
-// asking takes in what a worker is about to say of records that it has.
-func (a *shareAccount) asking(w *shareWorker, r *shareRecord, kind int8) said {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := said{r: r, kind: kind, count: r.count, sure: r.holder == w}
-	if r.holder != w {
-		return s // somebody else has it already
-	}
-	until := a.sureUntil(r)
-	switch kind {
-	case ackRelease:
-		a.withLater(r, func(other *shareRecord) {
-			if r.count >= a.limit { // it is archived, and the others stay
-				other.until = earlier(other.until, until)
-				return
-			}
-			a.released(other)
-		})
-		a.end(r, false)
-	case ackAccept, ackReject:
-		// If that comes too late, others are lost with it.
-		a.withLater(r, func(other *shareRecord) { other.until = earlier(other.until, until) })
-		if time.Now().After(until) {
-			r.high = max(r.high, r.count)
-		}
-		r.holder, r.maybe = nil, true
-	}
-	return s
-}
-
-// released ends a delivery of a record that came back with an earlier one of its key,
-// which does not count, unless its own lock ran out first.
-func (a *shareAccount) released(r *shareRecord) {
-	if time.Now().Add(a.lock / 4).After(a.sureUntil(r)) {
-		r.high = max(r.high, r.count)
-	}
-	r.holder = nil
-}
-
-// withLater calls f with what the holder of a record has of its key after it, the last one
-// first, in the ordered modes.
-func (a *shareAccount) withLater(r *shareRecord, f func(*shareRecord)) {
-	if !a.ordered || r.key == "" {
-		return
-	}
-	for _, other := range slices.Backward(a.mu.keys[shareKey{r.partition, r.key}]) {
-		if other.offset <= r.offset {
-			return
-		}
-		if other.holder == r.holder {
-			f(other)
-		}
-	}
-}
-
-// answered takes in the answer to what a worker said at that time.
-func (a *shareAccount) answered(w *shareWorker, sent time.Time, all []said, refused map[int32]error) {
+// closed takes in that the broker has ended the session of a worker without counting the
+// deliveries that it had.
+func (a *shareAccount) closed(w *shareWorker) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if w.life != a.mu.life {
 		return
 	}
-	now := time.Now()
-	for _, s := range all {
-		r := s.r
-		if err := refused[r.partition]; err != nil {
-			mine := now.Before(sent.Add(a.lock)) && r.count == s.count && s.sure
-			switch {
-			case s.kind == ackRenew && r.holder == w && !a.ordered && now.Before(a.sureUntil(r)):
-				a.fault("%v: %s may not renew what it has: %v", r.shareOffset, w.m.ID, err)
-			case s.alone && mine && r.holder == nil && r.maybe:
-				r.maybe = false // it was certainly not done; its lock had run out
-				r.high = max(r.high, r.count)
-			}
-			continue
-		}
-		switch s.kind {
-		case ackRelease:
-			r.low, r.durable = max(r.low, s.count), max(r.durable, s.count)
-			r.high = max(r.high, r.low)
-		case ackRenew:
-			if r.holder == w && r.count == s.count {
-				r.until = sent.Add(a.lock)
-			}
-		default:
-			if r.holder != nil || !r.maybe {
-				a.fault("%v was %s for %s, and dealt again before that was answered", r.shareOffset, ackNames[s.kind], w.m.ID)
-			}
-			r.done = ackNames[s.kind]
-			if a.mu.more--; a.mu.more == 0 {
-				close(a.mu.due)
-			}
+	for _, r := range a.mu.records {
+		if r.kept == w {
+			a.resolve(w, r)
 		}
 	}
+}
+
+// resolve takes in that the delivery of a record that a worker kept has ended by now.
+func (a *shareAccount) resolve(w *shareWorker, r *shareRecord) {
+	if r.kept != w {
+		return
+	}
+	if time.Now().After(r.doubt) {
+		r.high = max(r.high, r.count)
+	}
+	r.kept, r.doubt = nil, time.Time{}
+}
+
+// gone takes in that the broker has ended all that it did for a worker that was lost.
+func (a *shareAccount) gone(w *shareWorker) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.mu.departing[w]; !ok || w.life != a.mu.life {
+		return
+	}
+	now := time.Now()
+	for _, r := range a.mu.records {
+		if a.surelyHeld(r, now) {
+			continue
+		}
+		if r.holder != nil || !r.doubt.IsZero() {
+			r.high = max(r.high, r.count)
+		}
+		r.high++
+	}
+	delete(a.mu.departing, w)
+	a.mu.departed++
 }
 
 // has tells whether a worker may still have a record.
@@ -381,15 +425,16 @@ func (a *shareAccount) has(w *shareWorker, r *shareRecord) bool {
 func (a *shareAccount) finish(ends []int64) (archived, accepted int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	now := time.Now()
 	for p, end := range ends {
 		for offset := range end {
 			r := a.mu.records[shareOffset{int32(p), offset}]
 			switch {
-			case r == nil || r.done == "" && !r.maybe && !r.loose && r.high < a.limit:
+			case r == nil || r.done == "" && !r.maybe && !r.loose && a.highest(r, now) < a.limit:
 				a.mu.faults = append(a.mu.faults, fmt.Sprintf("partition %d, offset %d is lost: %+v", p, offset, r))
 			case r.done != "":
 				accepted++
-			case r.high >= a.limit:
+			case a.highest(r, now) >= a.limit:
 				archived++
 			}
 		}

@@ -211,7 +211,7 @@ func (w *shareWorker) complain(err error) {
 	a := w.c.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if w.life == a.mu.life {
+	if w.life == a.mu.life && !w.dead {
 		a.fault("%s: %v", w.m.ID, err)
 	}
 }
@@ -266,6 +266,7 @@ func (c *shareCheck) produceFew(conn *wire.Conn, rng *rand.Rand, life, n int) er
 	batch, err := b.Build(nil)
 	require.NoError(c.t, err)
 	partition := int32(rng.IntN(int(c.partitions)))
+	c.account.producing()
 	resp, err := conn.Do(wire.ProduceRequest(c.topic, partition, -1, batch))
 	if err != nil {
 		return err
@@ -282,6 +283,7 @@ func (c *shareCheck) produceFew(conn *wire.Conn, rng *rand.Rand, life, n int) er
 	for i, r := range all {
 		c.account.record(shareOffset{partition, base + int64(i)}, r.key, r.value)
 	}
+	c.account.mu.unanswered = false
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,6 +115,9 @@ func (w *shareWorker) beat() error {
 func (w *shareWorker) gone(joined bool) {
 	if joined {
 		w.c.account.lost(w, true, w.waits)
+		if w.conn.Finish() == nil {
+			w.c.account.gone(w)
+		}
 	}
 	w.cut()
 	w.ending.Wait()
@@ -133,7 +137,9 @@ func (w *shareWorker) end(way int) {
 	switch way {
 	case endClosed:
 		w.c.account.lost(w, false, false)
-		_ = w.m.CloseSession(w.conn) // if that fails its connection is cut soon
+		if w.m.CloseSession(w.conn) == nil { // else its connection is cut soon
+			w.c.account.closed(w)
+		}
 		fallthrough
 	case endLeft:
 		w.c.account.lost(w, true, false)
@@ -155,7 +161,7 @@ func (w *shareWorker) fetch(wait time.Duration) error {
 	if w.c.cutting && wait <= shareLock && w.rng.IntN(20) == 0 {
 		defer time.AfterFunc(time.Duration(w.rng.IntN(20))*time.Millisecond, func() {
 			w.c.account.lost(w, true, true)
-			w.cut()
+			_ = w.conn.Hang()
 		}).Stop()
 	}
 	answer, err := w.m.Fetch(w.conn, &f)
@@ -165,14 +171,19 @@ func (w *shareWorker) fetch(wait time.Duration) error {
 	}
 	w.waits = false
 	w.c.account.answered(w, sent, all, answer.Refused)
+	since := sent
 	if wait > shareLock { // it was dealt at the end of the wait
-		sent = time.Now().Add(-shareLock / 2)
+		since = time.Now().Add(-shareLock / 2)
 	}
-	got, same := w.c.account.delivered(w, sent, answer.Records)
+	got, same := w.c.account.delivered(w, sent, since, answer.Records)
 	if !same {
 		return fmt.Errorf("%s: the broker is another", w.m.ID)
 	}
-	w.have = append(w.have, got...)
+	for _, r := range got {
+		if !slices.Contains(w.have, r) { // else it lost it, and has it again
+			w.have = append(w.have, r)
+		}
+	}
 	return nil
 }
 
@@ -236,21 +247,16 @@ func (w *shareWorker) acknowledge(chosen []*shareRecord, kind int8) error {
 // say prepares to say the same of records, those that the worker still has, in order.
 func (w *shareWorker) say(chosen []*shareRecord, kind int8) (all []said, acked []wire.Acked) {
 	sortRecords(chosen)
-	of := make(map[int32]int)
 	for _, r := range chosen {
 		if !w.c.account.has(w, r) {
 			continue
 		}
 		all = append(all, w.c.account.asking(w, r, kind))
-		of[r.partition]++
 		if n := len(acked); n > 0 && acked[n-1].Partition == r.partition && acked[n-1].Last+1 == r.offset {
 			acked[n-1].Last++
 			continue
 		}
 		acked = append(acked, wire.Acked{Partition: r.partition, First: r.offset, Last: r.offset, Type: kind})
-	}
-	for i := range all {
-		all[i].alone = of[all[i].r.partition] == 1
 	}
 	var left []*shareRecord
 	for _, r := range w.have {

@@ -2,6 +2,9 @@ package wire
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -197,6 +200,20 @@ func (a *ShareAnswer) add(p *kmsg.ShareFetchResponseTopicPartition) error {
 		return fmt.Errorf("offset %d was acquired and is not in the answer", next)
 	}
 	return nil
+}
+
+// Hang ends the connection from this side, while another goroutine may wait for an answer.
+func (c *Conn) Hang() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+
+// Finish ends the connection and returns when the broker has ended all that it did for it,
+// be there answers under way or not.
+func (c *Conn) Finish() error {
+	_ = c.Hang() // it may have been ended before
+	if err := c.SetReadDeadline(time.Now().Add(Patience)); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, c.in)
+	return err
 }
 
 // Acknowledge says what became of records. It returns what was refused, by partition.
