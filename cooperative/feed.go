@@ -51,15 +51,10 @@ func (d *Dispatcher) Feed(r Records, out *Changes) {
 // nextOpen is the first run of uncommitted offsets in [from, end), empty at end if there
 // is none.
 func (d *Dispatcher) nextOpen(from, end int64) Run {
-	from = max(from, d.ledger.Stable())
 	if gap, ok := d.ledger.NextGap(from); ok {
-		gap.Start = min(gap.Start, end)
-		return Run{Start: gap.Start, End: min(gap.End, end)}
+		return Run{Start: min(gap.Start, end), End: min(gap.End, end)}
 	}
-	for from < end && from < d.ledger.MaxCommit() && d.ledger.IsCommitted(from) {
-		from++
-	}
-	return Run{Start: min(from, end), End: end}
+	return Run{Start: min(d.ledger.FirstOpen(from), end), End: end}
 }
 
 func (d *Dispatcher) feedOpen(r Run, keys []Key, i int, out *Changes) {

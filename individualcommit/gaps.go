@@ -53,13 +53,19 @@ func (l *Ledger) OpenCount() int64 {
 	return l.above.End() - l.stable - l.above.Count()
 }
 
+// FirstOpen is the first offset from `from` on that is not committed. Unlike a gap it may
+// lie at or above the max commit offset, and below one that an operator set past the end of
+// the log.
+func (l *Ledger) FirstOpen(from int64) int64 {
+	if l.IsCommitted(from) {
+		return l.committedUpTo(from)
+	}
+	return from
+}
+
 // AppendOpen appends the parts of r that are not committed to dst.
 func (l *Ledger) AppendOpen(dst []Run, r Run) []Run {
-	for r.Start < r.End {
-		if l.IsCommitted(r.Start) {
-			r.Start = l.committedUpTo(r.Start)
-			continue
-		}
+	for r.Start = l.FirstOpen(r.Start); r.Start < r.End; r.Start = l.FirstOpen(r.Start) {
 		open := Run{Start: r.Start, End: r.End}
 		if next, ok := l.above.Next(r.Start); ok {
 			open.End = min(open.End, next.Start)

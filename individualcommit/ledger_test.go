@@ -162,6 +162,11 @@ func (n *naiveLedger) requireSameGaps(t require.TestingT, l *Ledger, top int64) 
 	}
 	require.Equal(t, open, l.OpenCount())
 	for _, from := range []int64{0, top / 3, top / 2} {
+		first := from
+		for n.isCommitted(first) {
+			first++
+		}
+		require.Equal(t, first, l.FirstOpen(from))
 		want := n.gaps(from)
 		require.Equal(t, want, slices.Collect(l.Gaps(from)))
 		gap, ok := l.NextGap(from)

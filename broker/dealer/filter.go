@@ -70,13 +70,7 @@ const maxFound = 1 << 17
 func (s *sieve) full() bool { return len(s.found) >= maxFound }
 
 // from is where the search goes on: at the first offset from next on that is open.
-func (s *sieve) from(l *individualcommit.Ledger) int64 {
-	from := max(s.next, l.Stable())
-	if gap, ok := l.NextGap(from); ok {
-		return gap.Start
-	}
-	return max(from, l.MaxCommit())
-}
+func (s *sieve) from(l *individualcommit.Ledger) int64 { return l.FirstOpen(s.next) }
 
 // take takes in what was read of the log.
 func (s *sieve) take(got *cooperative.Records, l *individualcommit.Ledger) {

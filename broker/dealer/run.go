@@ -161,11 +161,7 @@ func (p *partition) nextReopened() individualcommit.Run {
 // skipCommitted feeds what is committed without reading it, if that comes next.
 func (p *partition) skipCommitted(l *individualcommit.Ledger) {
 	from := p.locked.dealing.FeedFrom()
-	to := l.MaxCommit()
-	if gap, ok := l.NextGap(from); ok {
-		to = gap.Start
-	}
-	if to > from {
+	if to := l.FirstOpen(from); to > from {
 		p.locked.dealing.Feed(cooperative.Records{Start: from, End: to}, &p.locked.changes)
 	}
 }

@@ -321,3 +321,28 @@ func offsetsOf(t testing.TB, batches []byte) (offsets []int64) {
 	}
 	return offsets
 }
+
+// An operator may set the group's offset past the end of the log. Records that come below it
+// are dealt all the same, with a filter and without.
+func TestRecordsBelowAnOffsetThatWasSetPastTheEnd(t *testing.T) {
+	field := protocol.KeyFilter{Keys: [][]byte{[]byte("k")}}
+	ofKey, err := NewFilter(field.AppendTo(nil))
+	require.NoError(t, err)
+	for name, filter := range map[string]*Filter{"any record": nil, "records of a key": ofKey} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.produce("k", "k")
+				r.groups.join("a")
+				require.Equal(t, []int64{0, 1}, r.fetch("a", 10))
+				r.mustAck("a", cooperative.Accept, 0, 2)
+				r.groups.leave("a")
+				r.commit(individualcommit.Request{Offset: 100})
+				r.produce("k", "k")
+				r.groups.join("a")
+				q := query("a", 10)
+				q.Filter = filter
+				require.Equal(t, []int64{2, 3}, r.begin(q).offsets())
+			})
+		})
+	}
+}
