@@ -29,14 +29,8 @@ func (b *Broker) shareAcknowledge(c *call, req *kmsg.ShareAcknowledgeRequest) fu
 		t := &req.Topics[i]
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
-			var wrong error
-			for k := range p.AcknowledgementBatches {
-				batch := &p.AcknowledgementBatches[k]
-				if wrong = acks.add(batch.FirstOffset, batch.LastOffset, batch.AcknowledgeTypes); wrong != nil {
-					break
-				}
-			}
-			acks.begin(extension.TopicPartition{Topic: t.TopicID, Partition: p.Partition}, wrong)
+			acks.begin(extension.TopicPartition{Topic: t.TopicID, Partition: p.Partition}, len(p.AcknowledgementBatches),
+				func(k int) *ackBatch { return &p.AcknowledgementBatches[k] })
 		}
 	}
 	if req.ShareSessionEpoch == closeShareSession {

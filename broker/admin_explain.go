@@ -51,12 +51,9 @@ func (b *Broker) adminExplain(r *http.Request) (any, error) {
 	if name == "" || offset < 0 {
 		return nil, fmt.Errorf("%w: topic and offset have to be said", kerr.InvalidRequest)
 	}
-	view, err := b.groups.Share(r.Context(), group)
+	view, err := b.shareView(r.Context(), group)
 	if err != nil {
 		return nil, err
-	}
-	if view == nil {
-		return nil, fmt.Errorf("%w: there is no share group %q", errNotFound, group)
 	}
 	t, refused := b.topics.find(name, metadata.TopicID{}, false)
 	if refused != nil || t.partition(partition) == nil {

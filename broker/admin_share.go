@@ -149,14 +149,20 @@ func (b *Broker) adminShareGroup(r *http.Request) (any, error) {
 	return s, nil
 }
 
+// shareView is the assignment of a share group.
+func (b *Broker) shareView(ctx context.Context, group string) (*share.View, error) {
+	view, err := b.groups.Share(ctx, group)
+	if err == nil && view == nil {
+		err = fmt.Errorf("%w: there is no share group %q", errNotFound, group)
+	}
+	return view, err
+}
+
 // shareGroupOf is a share group as it is described, and its assignment.
 func (b *Broker) shareGroupOf(ctx context.Context, group string) (*share.Description, *share.View, error) {
-	view, err := b.groups.Share(ctx, group)
+	view, err := b.shareView(ctx, group)
 	if err != nil {
 		return nil, nil, err
-	}
-	if view == nil {
-		return nil, nil, fmt.Errorf("%w: there is no share group %q", errNotFound, group)
 	}
 	d, err := b.groups.DescribeShare(ctx, group)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/lacunamq/lacuna/broker/extension"
 	"github.com/lacunamq/lacuna/cooperative"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // shareAcks are the acknowledgements that one request carries, partition by partition.
@@ -27,9 +28,13 @@ type shareAck struct {
 	err   error
 }
 
-// add takes in one batch of acknowledgements of the partition that begin is called for
-// next: one type for all its offsets, or one for each.
-func (a *shareAcks) add(first, last int64, types []int8) error {
+// ackBatch is one batch of acknowledgements: one type for all its offsets, or one for
+// each. That of ShareFetch is made of the same fields.
+type ackBatch = kmsg.ShareAcknowledgeRequestTopicPartitionAcknowledgementBatch
+
+// add takes in one batch.
+func (a *shareAcks) add(batch *ackBatch) error {
+	first, last, types := batch.FirstOffset, batch.LastOffset, batch.AcknowledgeTypes
 	n := len(types)
 	switch {
 	case first < 0 || last < first:
@@ -57,11 +62,14 @@ func (a *shareAcks) add(first, last int64, types []int8) error {
 	return nil
 }
 
-// begin carries out what was added, unless that was wrong.
-func (a *shareAcks) begin(tp extension.TopicPartition, wrong error) {
-	part := shareAck{TopicPartition: tp, err: wrong}
+// begin carries out n batches of one partition, unless one of them is wrong.
+func (a *shareAcks) begin(tp extension.TopicPartition, n int, batch func(i int) *ackBatch) {
+	part := shareAck{TopicPartition: tp}
+	for i := 0; i < n && part.err == nil; i++ {
+		part.err = a.add(batch(i))
+	}
 	switch {
-	case wrong != nil:
+	case part.err != nil:
 	case a.b.topics.partitionOf(tp.Topic, tp.Partition) == nil:
 		part.err = fmt.Errorf("topic id %x, partition %d: %w", tp.Topic, tp.Partition, kerr.UnknownTopicOrPartition)
 	case len(a.acks) > 0:

@@ -42,14 +42,8 @@ func (r *shareRead) acknowledge(m shareMember, req *kmsg.ShareFetchRequest) *sha
 			if len(p.AcknowledgementBatches) == 0 {
 				continue
 			}
-			var wrong error
-			for k := range p.AcknowledgementBatches {
-				batch := &p.AcknowledgementBatches[k]
-				if wrong = acks.add(batch.FirstOffset, batch.LastOffset, batch.AcknowledgeTypes); wrong != nil {
-					break
-				}
-			}
-			acks.begin(extension.TopicPartition{Topic: t.TopicID, Partition: p.Partition}, wrong)
+			acks.begin(extension.TopicPartition{Topic: t.TopicID, Partition: p.Partition}, len(p.AcknowledgementBatches),
+				func(k int) *ackBatch { return (*ackBatch)(&p.AcknowledgementBatches[k]) })
 		}
 	}
 	return acks

@@ -105,9 +105,7 @@ func (a *Acknowledgement) Wait(ctx context.Context) error {
 // no delivery counts; when its connection broke, those that it had do.
 func (d *Dealer) EndSession(group, member string, normally bool) {
 	for _, p := range d.of(group) {
-		if p = d.existing(p.key); p != nil {
-			p.endSession(member, normally)
-		}
+		p.endSession(member, normally)
 	}
 }
 

@@ -1,6 +1,10 @@
 package dealer
 
-import "github.com/lacunamq/lacuna/individualcommit"
+import (
+	"sort"
+
+	"github.com/lacunamq/lacuna/individualcommit"
+)
 
 // batch is a stored batch of a log.
 type batch struct {
@@ -46,16 +50,9 @@ func (b *batches) recordBytes() int { return max(b.largest, 1) }
 
 // after is one past the last offset of the batch that holds offset.
 func (b *batches) after(offset int64) int64 {
-	lo, hi := 0, len(b.kept)
-	for lo < hi {
-		if mid := (lo + hi) / 2; b.kept[mid].End <= offset {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo < len(b.kept) && b.kept[lo].Start <= offset {
-		return b.kept[lo].End
+	i := sort.Search(len(b.kept), func(i int) bool { return b.kept[i].End > offset })
+	if i < len(b.kept) && b.kept[i].Start <= offset {
+		return b.kept[i].End
 	}
 	return offset + 1
 }

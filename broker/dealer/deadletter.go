@@ -82,12 +82,7 @@ func (l *letters) putBack(left []cooperative.DeadLetter) int {
 }
 
 // tryAgain lets letters that could not be written be tried again at once.
-func (l *letters) tryAgain() {
-	select {
-	case l.retry <- struct{}{}:
-	default:
-	}
-}
+func (l *letters) tryAgain() { signal(l.retry) }
 
 // writeLetters writes until there is none left.
 func (p *partition) writeLetters() {
@@ -125,10 +120,9 @@ func (p *partition) writeLetters() {
 // lettered archives the records of dead letters that are durable.
 func (p *partition) lettered(offsets []int64) {
 	// If the ledger is gone, the count that is logged has them written again.
-	_, _ = p.do(func(*individualcommit.Ledger) {
+	_, _ = p.act(func(*individualcommit.Ledger) {
 		p.locked.dealing.DeadLettered(offsets, &p.locked.changes)
 	})
-	p.rouse()
 }
 
 func (p *partition) restLetters(d time.Duration) {

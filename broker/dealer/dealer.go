@@ -74,10 +74,9 @@ type Dealer struct {
 	// mu may be taken under the lock of a ledger, and of a share group.
 	mu struct {
 		sync.Mutex
-		closed     bool // nothing is added to wg any more
-		partitions map[key]*partition
-		groups     map[string]map[extension.TopicPartition]*partition
-		joined     map[string]*share.View // of groups that may have partitions without a ledger
+		closed bool // nothing is added to wg any more
+		groups map[string]map[extension.TopicPartition]*partition
+		joined map[string]*share.View // of groups that may have partitions without a ledger
 	}
 }
 
@@ -101,7 +100,6 @@ func Open(o Options) *Dealer {
 	}
 	d := &Dealer{opts: o, roused: make(chan struct{}, 1)}
 	d.ctx, d.stop = context.WithCancel(context.Background())
-	d.mu.partitions = make(map[key]*partition)
 	d.mu.groups = make(map[string]map[extension.TopicPartition]*partition)
 	d.mu.joined = make(map[string]*share.View)
 	d.wg.Go(d.follow)
@@ -123,9 +121,11 @@ func (d *Dealer) SettingsChanged() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.settings.Clear()
-	for _, p := range d.mu.partitions {
-		p.rouse()
-		p.letters.tryAgain() // their topic may be there now
+	for _, group := range d.mu.groups {
+		for _, p := range group {
+			p.rouse()
+			p.letters.tryAgain() // their topic may be there now
+		}
 	}
 }
 
@@ -178,11 +178,10 @@ func (d *Dealer) entry(k key) (p *partition, mine bool, err error) {
 	if d.mu.closed {
 		return nil, false, ErrStopped
 	}
-	if p := d.mu.partitions[k]; p != nil {
+	if p := d.mu.groups[k.group][k.TopicPartition]; p != nil {
 		return p, false, nil
 	}
 	p = newPartition(d, k)
-	d.mu.partitions[k] = p
 	if d.mu.groups[k.group] == nil {
 		d.mu.groups[k.group] = make(map[extension.TopicPartition]*partition)
 	}
@@ -210,29 +209,23 @@ func (d *Dealer) open(ctx context.Context, p *partition) {
 // existing is the share partition of that key if it is open, else nil.
 func (d *Dealer) existing(k key) *partition {
 	d.mu.Lock()
-	p := d.mu.partitions[k]
+	p := d.mu.groups[k.group][k.TopicPartition]
 	d.mu.Unlock()
-	if p == nil {
-		return nil
-	}
-	select {
-	case <-p.opened:
-	default:
-		return nil
-	}
-	if p.openErr != nil {
+	if p == nil || !p.usable() {
 		return nil
 	}
 	return p
 }
 
-// of are the share partitions of a group.
+// of are the share partitions of a group that are open.
 func (d *Dealer) of(group string) []*partition {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := make([]*partition, 0, len(d.mu.groups[group]))
 	for _, p := range d.mu.groups[group] {
-		all = append(all, p)
+		if p.usable() {
+			all = append(all, p)
+		}
 	}
 	return all
 }
@@ -241,10 +234,9 @@ func (d *Dealer) of(group string) []*partition {
 func (d *Dealer) forget(p *partition) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mu.partitions[p.key] != p {
+	if d.mu.groups[p.group][p.TopicPartition] != p {
 		return
 	}
-	delete(d.mu.partitions, p.key)
 	delete(d.mu.groups[p.group], p.TopicPartition)
 	if len(d.mu.groups[p.group]) == 0 {
 		delete(d.mu.groups, p.group)

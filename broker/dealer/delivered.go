@@ -6,17 +6,20 @@ import (
 	"sync"
 
 	"github.com/lacunamq/lacuna/commitlog"
+	"github.com/lacunamq/lacuna/cooperative"
 	"github.com/lacunamq/lacuna/individualcommit"
 	"github.com/lacunamq/lacuna/protocol"
 )
 
 // Bytes is about how many bytes the records take in the log.
-func (d *Dealt) Bytes() int {
-	n := 0
-	for i := range d.Deliveries {
-		n += int(d.Deliveries[i].End - d.Deliveries[i].Start)
+func (d *Dealt) Bytes() int { return recordsOf(d.Deliveries) * d.recordBytes }
+
+// recordsOf is how many records were delivered.
+func recordsOf(deliveries []cooperative.Delivery) (n int) {
+	for i := range deliveries {
+		n += int(deliveries[i].End - deliveries[i].Start)
 	}
-	return n * d.recordBytes
+	return n
 }
 
 // AppendRecords appends to dst the stored batches that hold the records dealt. Batches of

@@ -34,9 +34,7 @@ type Page struct {
 func (d *Dealer) Open(group string) []extension.TopicPartition {
 	var open []extension.TopicPartition
 	for _, p := range d.of(group) {
-		if d.existing(p.key) != nil {
-			open = append(open, p.TopicPartition)
-		}
+		open = append(open, p.TopicPartition)
 	}
 	return open
 }

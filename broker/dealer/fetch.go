@@ -122,12 +122,7 @@ func (f *fetch) end(parts []*partition) (again bool) {
 	return again
 }
 
-func (f *fetch) signal() {
-	select {
-	case f.done <- struct{}{}:
-	default:
-	}
-}
+func (f *fetch) signal() { signal(f.done) }
 
 // again ends a fetch that waits for a partition which is no more.
 func (f *fetch) again() {
@@ -261,10 +256,7 @@ func (p *partition) deal(f *fetch, i int) bool {
 	d := &f.dealt[i]
 	before := len(d.Deliveries)
 	d.Deliveries = p.acquire(d.Deliveries, f.q, want)
-	n := 0
-	for _, delivery := range d.Deliveries[before:] {
-		n += int(delivery.End - delivery.Start)
-	}
+	n := recordsOf(d.Deliveries[before:])
 	if n == 0 {
 		return false
 	}

@@ -27,10 +27,7 @@ func (d *Dealer) ShareChanged(c group.ShareChange) {
 		return
 	}
 	d.mu.joined[c.Group] = c.View
-	select {
-	case d.roused <- struct{}{}:
-	default:
-	}
+	signal(d.roused)
 }
 
 // follow founds the ledgers of what groups work on, until the Dealer is closed.
@@ -87,7 +84,7 @@ func (d *Dealer) foundOne(ctx context.Context, k key) error {
 	if err != nil {
 		return err
 	}
-	origin, err := d.opts.Settings(k.group).Origin(log)
+	origin, err := d.origin(ctx, k, log)
 	if err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func (d *Dealer) origin(ctx context.Context, k key, log Log) (int64, error) {
 	if err != nil || founded {
 		return 0, err
 	}
-	origin, err := d.opts.Settings(k.group).Origin(log)
+	origin, err := d.settingsOf(k.group).Origin(log)
 	if err != nil {
 		return 0, fmt.Errorf("%s: where to begin: %w", k, err)
 	}
@@ -287,10 +287,23 @@ func (p *partition) adoptMode(view *share.View) {
 	}
 }
 
-// rouse sees that the goroutine looks at everything anew.
-func (p *partition) rouse() {
+// usable tells whether the partition was opened.
+func (p *partition) usable() bool {
 	select {
-	case p.wake <- struct{}{}:
+	case <-p.opened:
+		return p.openErr == nil
+	default:
+		return false
+	}
+}
+
+// rouse sees that the goroutine looks at everything anew.
+func (p *partition) rouse() { signal(p.wake) }
+
+// signal leaves a signal in a channel that holds one, for whoever looks there next.
+func signal(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
 	default:
 	}
 }
