@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -124,6 +125,9 @@ func (g *GroupReader) Close(ctx context.Context) error {
 	g.cl.Close()
 	<-g.errorsDone
 	if err != nil {
+		if ctx.Err() != nil { // kgo may say instead what it could not do until then
+			err = errors.Join(context.Cause(ctx), err)
+		}
 		return &GroupError{Group: g.cfg.group, Doing: "leave", Err: err}
 	}
 	return nil
