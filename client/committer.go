@@ -102,10 +102,7 @@ func (c *committer) stillTrying(ctx context.Context) error {
 }
 
 func (c *committer) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	signal(c.wake)
 }
 
 // run sends what is queued until ctx ends. What is not settled then fails with ErrClosed.

@@ -34,10 +34,7 @@ type wanted struct {
 }
 
 func (s *source) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	signal(s.wake)
 }
 
 // assignSourcesLocked gives every partition's broker a source, and wakes them all.
@@ -63,9 +60,10 @@ func (r *Reader) wakeSourceLocked(p *partition) {
 // run fetches until ctx ends.
 func (s *source) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		asks, retryIn := s.plan(time.Now())
+		now := time.Now()
+		asks, retryIn := s.plan(now)
 		if len(asks) == 0 {
-			s.wait(ctx, retryIn)
+			waitFor(ctx, s.wake, now, now.Add(retryIn))
 			continue
 		}
 		resp, err := s.fetch(ctx, asks)
@@ -77,21 +75,6 @@ func (s *source) run(ctx context.Context) {
 			continue
 		}
 		s.take(ctx, asks, resp)
-	}
-}
-
-// wait rests until there may be something to do, at the latest after d if d is positive.
-func (s *source) wait(ctx context.Context, d time.Duration) {
-	var timeout <-chan time.Time
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		timeout = timer.C
-	}
-	select {
-	case <-s.wake:
-	case <-timeout:
-	case <-ctx.Done():
 	}
 }
 
@@ -145,12 +128,10 @@ func (s *source) request(asks []wanted) *kmsg.FetchRequest {
 	}
 	// A broker fills the answer in the order of the request; a map's order is as fair as
 	// any.
-	index := make(map[topicID]int)
+	index := newTopicIndex()
 	for _, w := range asks {
-		at, ok := index[w.id]
-		if !ok {
-			at = len(req.Topics)
-			index[w.id] = at
+		at, isNew := index.of(w.id)
+		if isNew {
 			t := kmsg.NewFetchRequestTopic()
 			t.Topic, t.TopicID = w.tp.Topic, w.id
 			req.Topics = append(req.Topics, t)

@@ -23,10 +23,7 @@ func newUpkeep(r *Reader) *upkeep {
 }
 
 func (u *upkeep) signal() {
-	select {
-	case u.wake <- struct{}{}:
-	default:
-	}
+	signal(u.wake)
 }
 
 // run refreshes until ctx ends. A refresh that failed is tried again with growing pauses.

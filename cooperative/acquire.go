@@ -37,21 +37,34 @@ type hand struct {
 // fetch that gets none may wait (Wait). Changes tell of records that were at their
 // delivery limit already.
 func (d *Dispatcher) Acquire(dst []Delivery, memberID string, w Want, nowMs int64, out *Changes) []Delivery {
+	limit := d.openHand(memberID, w, nowMs, out)
+	if limit == 0 {
+		return dst
+	}
+	d.deal(limit, min(limit, d.share(d.hand.member, w.MaxRecords)))
+	d.toBatchEnd(w)
+	return d.closeHand(dst, w, nowMs)
+}
+
+// openHand begins to deal to a member, and gives how many records at most; 0: none.
+func (d *Dispatcher) openHand(memberID string, w Want, nowMs int64, out *Changes) (limit int) {
 	d.Expire(nowMs, out)
 	room := d.room()
 	if room <= 0 || w.MaxRecords <= 0 {
-		return dst
+		return 0
 	}
-	m := d.member(memberID)
-	limit := min(w.MaxRecords, room)
-	d.hand = hand{member: m, offsets: d.hand.offsets[:0], batch: limit, limit: room, looks: limit, out: out}
-	d.deal(limit, min(limit, d.share(m, w.MaxRecords)))
-	d.toBatchEnd(w)
-	out.Tidy()
+	limit = min(w.MaxRecords, room)
+	d.hand = hand{member: d.member(memberID), offsets: d.hand.offsets[:0], batch: limit, limit: room, looks: limit, out: out}
+	return limit
+}
+
+// closeHand grants what is in the hand, and appends it to dst.
+func (d *Dispatcher) closeHand(dst []Delivery, w Want, nowMs int64) []Delivery {
+	d.hand.out.Tidy()
 	if len(d.hand.offsets) == 0 {
 		return dst
 	}
-	d.unwait(m)
+	d.unwait(d.hand.member)
 	if !slices.IsSorted(d.hand.offsets) {
 		slices.Sort(d.hand.offsets)
 	}

@@ -18,25 +18,17 @@ type Candidate struct {
 // does not count, since other records of a batch may not match. What is in the Commit of out
 // already is not dealt: out is to hold what the ledger was not told yet.
 func (d *Dispatcher) AcquireOnly(dst []Delivery, memberID string, candidates []Candidate, w Want, nowMs int64, out *Changes) []Delivery {
-	d.Expire(nowMs, out)
-	room := d.room()
-	if room <= 0 || w.MaxRecords <= 0 || len(candidates) == 0 {
+	if len(candidates) == 0 {
+		d.Expire(nowMs, out)
 		return dst
 	}
-	m := d.member(memberID)
-	limit := min(w.MaxRecords, room)
-	d.hand = hand{member: m, offsets: d.hand.offsets[:0], batch: limit, limit: room, looks: limit, out: out}
+	limit := d.openHand(memberID, w, nowMs, out)
+	if limit == 0 {
+		return dst
+	}
 	out.Tidy()
 	d.dealOnly(candidates, limit, len(out.Commit))
-	out.Tidy()
-	if len(d.hand.offsets) == 0 {
-		return dst
-	}
-	d.unwait(m)
-	if !slices.IsSorted(d.hand.offsets) {
-		slices.Sort(d.hand.offsets)
-	}
-	return d.grant(dst, w.BatchSize, nowMs)
+	return d.closeHand(dst, w, nowMs)
 }
 
 // dealOnly fills the hand to limit from the candidates. The first `decided` runs of the

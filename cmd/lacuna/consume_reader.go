@@ -23,6 +23,22 @@ func (c *cli) openReaderSource(ctx context.Context, o *consumeOptions, from clie
 	if o.readCommitted {
 		opts = append(opts, client.ReadCommitted())
 	}
+	chosen, err := o.chosen()
+	if err != nil {
+		return nil, err
+	}
+	for _, opt := range chosen {
+		opts = append(opts, opt)
+	}
+	r, err := client.OpenReader(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &readerSource{r}, nil
+}
+
+// chosen are the options for the records with the slots and keys that were asked for.
+func (o *consumeOptions) chosen() (opts []client.ConsumeOpt, err error) {
 	for _, text := range o.slots {
 		slots, err := parseSlots(text)
 		if err != nil {
@@ -33,11 +49,7 @@ func (c *cli) openReaderSource(ctx context.Context, o *consumeOptions, from clie
 	for _, key := range o.keys {
 		opts = append(opts, client.Keys([]byte(key)))
 	}
-	r, err := client.OpenReader(ctx, opts...)
-	if err != nil {
-		return nil, err
-	}
-	return &readerSource{r}, nil
+	return opts, nil
 }
 
 func (s *readerSource) poll(ctx context.Context) ([]*kgo.Record, error) { return s.r.Poll(ctx) }

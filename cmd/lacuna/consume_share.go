@@ -52,23 +52,18 @@ func (c *cli) openShareSource(ctx context.Context, o *consumeOptions) (recordSou
 	if o.maxRecords > 0 {
 		opts = append(opts, client.MaxRecords(o.maxRecords))
 	}
-	for _, text := range o.slots {
-		slots, err := parseSlots(text)
-		if err != nil {
-			return nil, err
-		}
-		opts = append(opts, client.Slots(slots))
+	chosen, err := o.chosen()
+	if err != nil {
+		return nil, err
 	}
-	for _, key := range o.keys {
-		opts = append(opts, client.Keys([]byte(key)))
+	for _, opt := range chosen {
+		opts = append(opts, opt)
 	}
 	if o.exit {
-		var err error
 		if s.adm, err = c.kafkaAdmin(); err != nil {
 			return nil, err
 		}
 	}
-	var err error
 	if s.w, err = client.OpenWorker(ctx, s.handle, opts...); err != nil && s.adm != nil {
 		s.adm.Close()
 	}

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -13,7 +10,7 @@ import (
 )
 
 func groupsConfigCommand(c *cli) *cobra.Command {
-	var set, unset []string
+	var flags settingFlags
 	cmd := &cobra.Command{
 		Use:   "config GROUP",
 		Short: "Show or change the settings of a group, such as share.delivery.mode",
@@ -24,7 +21,7 @@ settings: those of a share group are best made before its first member joins.`,
   lacuna groups config billing --unset share.delivery.count.limit`,
 		Args: exactlyOne("group"),
 		RunE: func(cmd *cobra.Command, groups []string) error {
-			values, err := keyValues("--set", set)
+			values, err := keyValues("--set", flags.set)
 			if err != nil {
 				return err
 			}
@@ -33,14 +30,13 @@ settings: those of a share group are best made before its first member joins.`,
 				return err
 			}
 			defer cl.Close()
-			if len(values)+len(unset) > 0 {
-				return c.alterGroup(cmd, cl, groups[0], values, unset)
+			if len(values)+len(flags.unset) > 0 {
+				return c.alterGroup(cmd, cl, groups[0], values, flags.unset)
 			}
 			return c.showGroupConfig(cmd, cl, groups[0])
 		},
 	}
-	cmd.Flags().StringArrayVar(&set, "set", nil, "setting, KEY=VALUE; may repeat")
-	cmd.Flags().StringArrayVar(&unset, "unset", nil, "setting that returns to the broker's; may repeat")
+	flags.add(cmd)
 	return cmd
 }
 
@@ -91,45 +87,19 @@ func (c *cli) showGroupConfig(cmd *cobra.Command, cl *kgo.Client, group string) 
 	if err != nil {
 		return c.reach(err)
 	}
-	t := newTable("SETTING", "VALUE", "SET BY")
+	var all []setting
 	for i := range resp.Resources {
 		r := &resp.Resources[i]
 		if err := resourceError(r.ErrorCode, r.ErrorMessage); err != nil {
 			return groupError(group, err)
 		}
-		slices.SortFunc(r.Configs, func(a, b kmsg.DescribeConfigsResponseResourceConfig) int { return strings.Compare(a.Name, b.Name) })
 		for j := range r.Configs {
-			value, by := "", groupSettingSource(r.Configs[j].Source)
+			entry := setting{Name: r.Configs[j].Name, By: settingSource(r.Configs[j].Source)}
 			if r.Configs[j].Value != nil {
-				value = *r.Configs[j].Value
+				entry.Value = *r.Configs[j].Value
 			}
-			if c.output == "json" {
-				if err := writeJSON(c.out, map[string]string{"setting": r.Configs[j].Name, "value": value, "set_by": by}); err != nil {
-					return err
-				}
-				continue
-			}
-			t.add(r.Configs[j].Name, value, by)
+			all = append(all, entry)
 		}
 	}
-	switch {
-	case c.output == "json":
-		return nil
-	case len(t.rows) == 0:
-		return errors.New("the broker listed no settings")
-	}
-	return t.write(c.out)
-}
-
-// groupSettingSource says who set a value.
-func groupSettingSource(s kmsg.ConfigSource) string {
-	switch s {
-	case kmsg.ConfigSourceGroupConfig:
-		return "this group"
-	case kmsg.ConfigSourceDynamicBrokerConfig, kmsg.ConfigSourceDynamicDefaultBrokerConfig, kmsg.ConfigSourceStaticBrokerConfig:
-		return "the broker"
-	case kmsg.ConfigSourceDefaultConfig:
-		return "default"
-	}
-	return s.String()
+	return c.writeSettings(all)
 }

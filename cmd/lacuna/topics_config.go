@@ -1,11 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -13,7 +11,7 @@ import (
 )
 
 func topicsConfigCommand(c *cli) *cobra.Command {
-	var set, unset []string
+	var flags settingFlags
 	cmd := &cobra.Command{
 		Use:   "config TOPIC",
 		Short: "Show or change the settings of a topic",
@@ -21,7 +19,7 @@ func topicsConfigCommand(c *cli) *cobra.Command {
   lacuna topics config orders --set retention.ms=3600000 --unset retention.bytes`,
 		Args: exactlyOne("topic"),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			values, err := keyValues("--set", set)
+			values, err := keyValues("--set", flags.set)
 			if err != nil {
 				return err
 			}
@@ -30,14 +28,13 @@ func topicsConfigCommand(c *cli) *cobra.Command {
 				return err
 			}
 			defer adm.Close()
-			if len(values)+len(unset) > 0 {
-				return c.alterTopic(cmd, adm, names[0], values, unset)
+			if len(values)+len(flags.unset) > 0 {
+				return c.alterTopic(cmd, adm, names[0], values, flags.unset)
 			}
 			return c.showTopicConfig(cmd, adm, names[0])
 		},
 	}
-	cmd.Flags().StringArrayVar(&set, "set", nil, "setting, KEY=VALUE; may repeat")
-	cmd.Flags().StringArrayVar(&unset, "unset", nil, "setting that returns to the broker's; may repeat")
+	flags.add(cmd)
 	return cmd
 }
 
@@ -72,43 +69,16 @@ func (c *cli) showTopicConfig(cmd *cobra.Command, adm *kadm.Client, topic string
 	if err != nil {
 		return c.reach(err)
 	}
-	t := newTable("SETTING", "VALUE", "SET BY")
+	var all []setting
 	for _, config := range configs {
 		if config.Err != nil {
 			return topicError(topic, config.Err)
 		}
-		slices.SortFunc(config.Configs, func(a, b kadm.Config) int { return strings.Compare(a.Key, b.Key) })
 		for _, entry := range config.Configs {
-			by := settingSource(entry)
-			if c.output == "json" {
-				if err := writeJSON(c.out, map[string]string{"setting": entry.Key, "value": entry.MaybeValue(), "set_by": by}); err != nil {
-					return err
-				}
-				continue
-			}
-			t.add(entry.Key, entry.MaybeValue(), by)
+			all = append(all, setting{Name: entry.Key, Value: entry.MaybeValue(), By: settingSource(entry.Source)})
 		}
 	}
-	if c.output == "json" {
-		return nil
-	}
-	if len(t.rows) == 0 {
-		return errors.New("the broker listed no settings")
-	}
-	return t.write(c.out)
-}
-
-// settingSource says who set a value.
-func settingSource(entry kadm.Config) string {
-	switch entry.Source {
-	case kmsg.ConfigSourceDynamicTopicConfig:
-		return "this topic"
-	case kmsg.ConfigSourceDynamicBrokerConfig, kmsg.ConfigSourceDynamicDefaultBrokerConfig, kmsg.ConfigSourceStaticBrokerConfig:
-		return "the broker"
-	case kmsg.ConfigSourceDefaultConfig:
-		return "default"
-	}
-	return entry.Source.String()
+	return c.writeSettings(all)
 }
 
 func isTopicSetting(entry kadm.Config) bool {
