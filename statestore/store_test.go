@@ -7,24 +7,12 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/lacunamq/lacuna/statestore/storetest"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
-// A store that was abandoned at a fault keeps these goroutines for good.
-func TestMain(m *testing.M) {
-	const pebble = "github.com/cockroachdb/pebble/v2."
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/lacunamq/lacuna/statestore.(*DB).abandon"),
-		goleak.IgnoreAnyFunction(pebble+"(*DB).Close"),
-		goleak.IgnoreAnyFunction(pebble+"(*DB).AsyncFlush"),
-		goleak.IgnoreAnyFunction(pebble+"(*DB).compact"),
-		goleak.IgnoreAnyFunction(pebble+"(*DB).flush"),
-		goleak.IgnoreAnyFunction(pebble+"(*cleanupManager).mainLoop"),
-		goleak.IgnoreAnyFunction("github.com/cockroachdb/pebble/v2/record.(*LogWriter).flushLoop"),
-		goleak.IgnoreAnyFunction("github.com/cockroachdb/pebble/v2/internal/genericcache.(*shard[...]).releaseLoop"),
-	)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, storetest.Abandoned()...) }
 
 var ctx = context.Background()
 

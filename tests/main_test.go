@@ -8,26 +8,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/lacunamq/lacuna/statestore/storetest"
 )
 
 // leftBehind chooses goroutines that were left behind on purpose.
 var leftBehind []goleak.Option
 
-// leavePebbles allows for the goroutines that there are now of a Pebble that met a fault of
-// the disk from which it has no way back: they stand where they are until the process ends.
+// leavePebbles allows for the goroutines that there are now of a Pebble that was abandoned.
 // Others are not to be left, neither by those who call it nor by any other test.
 func leavePebbles(t *testing.T) {
-	const pebble = "github.com/cockroachdb/pebble/v2."
-	goleak.VerifyNone(t,
-		goleak.IgnoreAnyFunction("github.com/lacunamq/lacuna/statestore.(*DB).abandon"),
-		goleak.IgnoreAnyFunction(pebble+"(*DB).Close"),
-		goleak.IgnoreAnyFunction(pebble+"(*DB).AsyncFlush"),
-		goleak.IgnoreAnyFunction(pebble+"(*DB).compact"),
-		goleak.IgnoreAnyFunction(pebble+"(*DB).flush"),
-		goleak.IgnoreAnyFunction(pebble+"(*cleanupManager).mainLoop"),
-		goleak.IgnoreAnyFunction("github.com/cockroachdb/pebble/v2/record.(*LogWriter).flushLoop"),
-		goleak.IgnoreAnyFunction("github.com/cockroachdb/pebble/v2/internal/genericcache.(*shard[...]).releaseLoop"),
-	)
+	goleak.VerifyNone(t, storetest.Abandoned()...)
 	leftBehind = append(leftBehind, goleak.IgnoreCurrent())
 }
 
