@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/extension/extensiontest"
 	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/cooperative"
 	"github.com/lacunamq/lacuna/individualcommit"
@@ -106,7 +107,7 @@ func TestManyPartitions(t *testing.T) {
 		r.produceN(1)
 		require.Equal(t, []int64{0}, f.offsets())
 		require.Empty(t, f.dealt[1].Deliveries)
-		log, err := r.data(other)
+		log, err := r.Data(other)
 		require.NoError(t, err)
 		r.appendTo(log, 3)
 		synctest.Wait()
@@ -118,7 +119,7 @@ func TestManyPartitions(t *testing.T) {
 
 func TestPartitionThatIsNotThere(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.gone[tp] = true
+		r.Gone[tp] = extension.ErrUnknownPartition
 		r.groups.join("a")
 		f := r.begin(query("a", 1))
 		<-f.done
@@ -131,9 +132,9 @@ func TestPartitionThatIsNotThere(t *testing.T) {
 func TestDeletedTopic(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		f := held(r, 2)
-		r.mu.Lock()
-		r.gone[tp] = true
-		r.mu.Unlock()
+		r.Mu.Lock()
+		r.Gone[tp] = extension.ErrUnknownPartition
+		r.Mu.Unlock()
 		require.NoError(t, r.ledgers.DeleteTopic(ctx, tp.Topic))
 		<-f.done
 		require.ErrorIs(t, f.dealt[0].Err, extension.ErrUnknownPartition)
@@ -179,16 +180,16 @@ func TestIsolationChangeKeepsWhatIsAcquired(t *testing.T) {
 func TestFailedAppends(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		f := held(r, 2)
-		r.mu.Lock()
-		journalLog := r.logs["individual-0"]
-		r.mu.Unlock()
+		r.Mu.Lock()
+		journalLog := r.Logs[extensiontest.JournalDir(0)]
+		r.Mu.Unlock()
 		require.NoError(t, journalLog.Close())
 		require.Error(t, r.ack("a", cooperative.Accept, 0, 1))
 		<-f.done
 		require.Error(t, errors.Join(f.err, f.dealt[0].Err), "nothing is dealt of which nothing can be logged")
-		r.mu.Lock()
-		delete(r.logs, "individual-0")
-		r.mu.Unlock()
+		r.Mu.Lock()
+		delete(r.Logs, extensiontest.JournalDir(0))
+		r.Mu.Unlock()
 		require.Equal(t, upTo(2), r.fetch("b", 2), "what was refused did not happen")
 	})
 }

@@ -2,8 +2,6 @@ package dealer
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/extension/extensiontest"
 	"github.com/lacunamq/lacuna/broker/group"
-	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/broker/ledgers"
 	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/commitlog"
@@ -37,15 +35,11 @@ const lockMs = 30_000
 // patience is a maximum wait that no test sits out: a missed wake-up hangs.
 const patience = time.Hour
 
-// rig is a Dealer over real ledgers and logs in memory, and groups that are pretended. It
-// is what the ledgers see of a broker.
+// rig is a Dealer over real ledgers and logs in memory, and groups that are pretended.
 type rig struct {
+	extensiontest.Host
 	t        testing.TB
 	fs       *vfs.MemFS
-	db       *statestore.DB
-	mu       sync.Mutex
-	logs     map[string]*commitlog.Log
-	gone     map[extension.TopicPartition]bool
 	config   commitlog.Config
 	settings atomic.Pointer[Settings]
 	ledgers  *ledgers.Coordinator
@@ -54,7 +48,8 @@ type rig struct {
 }
 
 func newRig(t testing.TB) *rig {
-	r := &rig{t: t, fs: vfs.NewCrashableMem(), gone: make(map[extension.TopicPartition]bool), config: commitlog.DefaultConfig()}
+	r := &rig{t: t, fs: vfs.NewCrashableMem(), config: commitlog.DefaultConfig()}
+	r.Options, r.Journals, r.Gone = r.options, 1, make(map[extension.TopicPartition]error)
 	r.groups = newGroups(t)
 	r.settings.Store(&Settings{
 		Limits: cooperative.Limits{LockMs: lockMs, Deliveries: 5, Acquired: 100_000, BackoffMaxMs: 60_000, WaitingMaxBytes: 1 << 20},
@@ -68,14 +63,14 @@ func newRig(t testing.TB) *rig {
 
 func (r *rig) start() {
 	var err error
-	r.logs = make(map[string]*commitlog.Log)
-	r.db, err = statestore.Open(r.fs, "views", statestore.Options{})
+	r.Logs = make(map[string]*commitlog.Log)
+	r.DB, err = statestore.Open(r.fs, "views", statestore.Options{})
 	require.NoError(r.t, err)
 	names, err := r.fs.List("")
 	require.NoError(r.t, err)
 	for _, name := range names {
 		if name != "views" {
-			_, err := r.open(name)
+			_, err := r.Open(name)
 			require.NoError(r.t, err)
 		}
 	}
@@ -89,7 +84,7 @@ func (r *rig) start() {
 	r.d = Open(Options{
 		Ledgers: r.ledgers, Groups: r.groups,
 		Log: func(tp extension.TopicPartition) (Log, error) {
-			log, err := r.data(tp)
+			log, err := r.Data(tp)
 			if err != nil {
 				return nil, err
 			}
@@ -105,10 +100,10 @@ func (r *rig) stop() {
 	r.groups.watch(nil)
 	r.d.Close()
 	require.NoError(r.t, r.ledgers.Close(ctx))
-	for _, l := range r.logs {
+	for _, l := range r.Logs {
 		require.NoError(r.t, l.Close())
 	}
-	require.NoError(r.t, r.db.Close())
+	require.NoError(r.t, r.DB.Close())
 }
 
 // crash starts over what is left after kill -9 and a power cut. The members are gone.
@@ -128,96 +123,19 @@ func (r *rig) change(f func(*Settings)) {
 	r.d.SettingsChanged()
 }
 
-func (r *rig) open(dir string) (*commitlog.Log, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if log := r.logs[dir]; log != nil {
-		return log, nil
-	}
+func (r *rig) options(dir string) commitlog.Options {
 	config := r.config
-	if strings.HasPrefix(dir, "individual") {
+	if dir == extensiontest.JournalDir(0) {
 		config.Delete, config.Compact = false, true
 	}
-	log, err := commitlog.Open(commitlog.Options{FS: r.fs, Dir: dir, Name: dir, Fsync: true, Config: config})
-	if err == nil {
-		r.logs[dir] = log
-	}
-	return log, err
-}
-
-func (r *rig) data(tp extension.TopicPartition) (*commitlog.Log, error) {
-	r.mu.Lock()
-	gone := r.gone[tp]
-	r.mu.Unlock()
-	if gone {
-		return nil, extension.ErrUnknownPartition
-	}
-	return r.open(fmt.Sprintf("data-%d-%d", tp.Topic[0], tp.Partition))
+	return commitlog.Options{FS: r.fs, Fsync: true, Config: config}
 }
 
 // log is the log of tp.
 func (r *rig) log() *commitlog.Log {
-	log, err := r.data(tp)
+	log, err := r.Data(tp)
 	require.NoError(r.t, err)
 	return log
-}
-
-// Bounds is part of extension.Log.
-func (r *rig) Bounds(tp extension.TopicPartition) (extension.Bounds, error) {
-	log, err := r.data(tp)
-	if err != nil {
-		return extension.Bounds{}, err
-	}
-	b := log.Bounds()
-	return extension.Bounds{Start: b.Start, HighWatermark: b.HighWatermark, LSO: b.LSO}, nil
-}
-
-// Read is part of extension.Log.
-func (r *rig) Read(tp extension.TopicPartition, dst []byte, from int64) ([]byte, error) {
-	log, err := r.data(tp)
-	if err != nil {
-		return dst, err
-	}
-	read, err := log.Read(dst, from, commitlog.ReadOptions{MaxBytes: 1, UpTo: log.Bounds().HighWatermark, MinOne: true})
-	return read.Data, err
-}
-
-// LeaderEpoch is part of extension.Log.
-func (r *rig) LeaderEpoch(extension.TopicPartition, int64) int32 { return -1 }
-
-// Partitions is part of extension.Journal.
-func (r *rig) Partitions() int32 { return 1 }
-
-// Written is part of extension.Journal.
-func (r *rig) Written(int32) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.logs["individual-0"] != nil
-}
-
-// Recover is part of extension.Journal.
-func (r *rig) Recover(ctx context.Context, _, _ int32, state journal.State) (extension.JournalPartition, error) {
-	const dir = "individual-0"
-	log, err := r.open(dir)
-	if err != nil {
-		return nil, err
-	}
-	view := r.db.View(dir)
-	_, err = journal.Recover(ctx, view, dir, log, state)
-	return &rigJournal{journal.Open(log, dir), journal.NewCheckpointer(view, dir, log), log}, err
-}
-
-// Epoch is part of extension.Owner.
-func (r *rig) Epoch(int32) (int32, bool) { return 0, true }
-
-type rigJournal struct {
-	*journal.Journal
-	*journal.Checkpointer
-	log *commitlog.Log
-}
-
-func (j *rigJournal) Stage(state journal.State) error {
-	return j.Checkpointer.Stage(state, j.log.Bounds().End)
 }
 
 // noCommitted is a primary topic without offsets, which forgets what is written.

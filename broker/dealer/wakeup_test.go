@@ -170,7 +170,7 @@ func TestWakeUps(t *testing.T) {
 			r.change(func(s *Settings) { s.Limits.Acquired = 4 })
 			f := held(r, 4)
 			r.produceN(4)
-			log, err := r.data(tp)
+			log, err := r.Data(tp)
 			require.NoError(t, err)
 			_, err = log.DeleteRecords(3)
 			require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/extension/extensiontest"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/stretchr/testify/require"
@@ -96,7 +97,7 @@ func TestCompactionDoesNotPinTheStableOffset(t *testing.T) {
 		r.keyed(tp, "a", "d", "b") // 5 to 7
 		r.keyed(tp, "a", "b")      // 8, 9
 		r.mustCommit("g", commitOf(tp, 6), 0, 7)
-		log, err := r.open(dataDir(tp))
+		log, err := r.Open(extensiontest.DataDir(tp))
 		require.NoError(t, err)
 		require.NoError(t, log.Roll(farFuture))
 		r.keyed(tp, "z") // 10
@@ -116,7 +117,7 @@ func TestRetentionMovesTheStableOffset(t *testing.T) {
 		tp := part(1, 0)
 		r.produce(tp, 10)
 		r.mustCommit("g", commitOf(tp, 1, 8), 0, 9)
-		log, err := r.open(dataDir(tp))
+		log, err := r.Open(extensiontest.DataDir(tp))
 		require.NoError(t, err)
 		_, err = log.DeleteRecords(5)
 		require.NoError(t, err)

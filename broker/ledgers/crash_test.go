@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/extension/extensiontest"
 	"github.com/lacunamq/lacuna/individualcommit"
 	"github.com/stretchr/testify/require"
 )
@@ -118,7 +119,7 @@ func (c *crasher) step() {
 		c.ends[tp] += int64(n)
 	case op == 3:
 		require.NoError(c.t, c.c.Checkpoint(ctx))
-		require.NoError(c.t, c.db.Sync(ctx))
+		require.NoError(c.t, c.DB.Sync(ctx))
 	case op == 4:
 		c.c.followAll(ctx)
 	case op == 5:
@@ -126,7 +127,7 @@ func (c *crasher) step() {
 		delete(c.primary.offsets[group], tp)
 		*c.answered[idOf(group, tp)] = nil
 	case op == 6:
-		if log := c.logs[journalDir(c.c.shardOf(group).index)]; log != nil {
+		if log := c.Logs[extensiontest.JournalDir(c.c.shardOf(group).index)]; log != nil {
 			require.NoError(c.t, log.Roll(farFuture))
 			_, err := log.Clean(farFuture)
 			require.NoError(c.t, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/extension/extensiontest"
 	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/individualcommit"
 	"github.com/lacunamq/lacuna/protocol"
@@ -100,7 +101,7 @@ func TestUncleanStopCutsLedgersOff(t *testing.T) {
 	r.mustCommit("g", commitOf(tp, 0, 1, 2, 5, 8, 9), 3, 10)
 
 	r.stop()
-	require.NoError(t, r.fs.RemoveAll(dataDir(tp)))
+	require.NoError(t, r.fs.RemoveAll(extensiontest.DataDir(tp)))
 	r.unclean = true
 	r.start()
 	r.requireLedger("g", tp, 0, 0)
@@ -120,9 +121,9 @@ func TestNothingIsServedBeforeLedgersAreCutOff(t *testing.T) {
 	r.mustCommit("g", commitOf(tp, 7), 0, 8)
 	partition := r.c.shardOf("g").index
 	r.stop()
-	require.NoError(t, r.fs.RemoveAll(dataDir(tp)))
+	require.NoError(t, r.fs.RemoveAll(extensiontest.DataDir(tp)))
 	r.unclean = true
-	waiting, release := r.gate.hold(journalDir(partition) + "/00000000000000000000.log")
+	waiting, release := r.gate.hold(extensiontest.JournalDir(partition) + "/00000000000000000000.log")
 	started := make(chan struct{})
 	go func() {
 		defer close(started)
@@ -146,18 +147,18 @@ func TestLedgersOfTopicsThatAreGone(t *testing.T) {
 	r.mustCommit("g", commitOf(tp, 1), 0, 2)
 	r.stop()
 
-	r.gone[tp] = errors.New("cannot read the directory")
+	r.Gone[tp] = errors.New("cannot read the directory")
 	require.ErrorContains(t, r.tryStart(), "cannot read the directory")
 	r.closeFiles()
-	delete(r.gone, tp)
+	delete(r.Gone, tp)
 	r.start()
 	r.requireLedger("g", tp, 0, 2, run(0, 1))
 	r.stop()
 
-	r.gone[tp] = extension.ErrUnknownPartition
+	r.Gone[tp] = extension.ErrUnknownPartition
 	r.start()
 	r.stop()
-	delete(r.gone, tp)
+	delete(r.Gone, tp)
 	r.start()
 	r.requireNoLedger("g", tp)
 }
@@ -173,7 +174,7 @@ func TestLossOfTheInternalLog(t *testing.T) {
 			r.stop()
 			require.EqualValues(t, 2, r.primary.at("g", tp), "it follows at a clean stop")
 			for p := range int32(rigPartitions) {
-				require.NoError(t, r.fs.RemoveAll(journalDir(p)))
+				require.NoError(t, r.fs.RemoveAll(extensiontest.JournalDir(p)))
 			}
 			if views {
 				require.NoError(t, r.fs.RemoveAll("views"))
@@ -190,7 +191,7 @@ func TestLossOfTheInternalLog(t *testing.T) {
 // damage changes a byte of the internal log's segment, at that share of its length.
 func (r *rig) damage(partition int32, at func(size int64) int64) {
 	r.t.Helper()
-	path := journalDir(partition) + "/00000000000000000000.log"
+	path := extensiontest.JournalDir(partition) + "/00000000000000000000.log"
 	f, err := r.fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
 	require.NoError(r.t, err)
 	info, err := f.Stat()
@@ -222,7 +223,7 @@ func TestDamageOfTheInternalLog(t *testing.T) {
 			r.produce(tp, 20)
 			r.mustCommit("g", commitOf(tp, 0), 1, 1)
 			partition := r.c.shardOf("g").index
-			second := r.logs[journalDir(partition)].Size()
+			second := r.Logs[extensiontest.JournalDir(partition)].Size()
 			for x := int64(2); x < 10; x++ {
 				r.mustCommit("g", commitOf(tp, x), 1, x+1)
 			}
@@ -234,7 +235,7 @@ func TestDamageOfTheInternalLog(t *testing.T) {
 			r.requireNoLedger("g", tp)
 			require.Equal(t, 1, r.logged.FilterMessageSnippet("are lost: all its ledgers are given up").Len())
 			require.EqualValues(t, 1, r.primary.at("g", tp))
-			require.NoError(t, r.db.Sync(ctx))
+			require.NoError(t, r.DB.Sync(ctx))
 			r.mustCommit("g", commitOf(tp, 15), 1, 16)
 
 			// What was lost is behind the next start, also after a crash.

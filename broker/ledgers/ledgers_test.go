@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/extension/extensiontest"
 	"github.com/lacunamq/lacuna/individualcommit"
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/stretchr/testify/require"
@@ -59,7 +60,7 @@ func TestAFailedFirstCommitFoundsNothing(t *testing.T) {
 func TestPartitionsAreJudgedOneByOne(t *testing.T) {
 	r := newRig(t)
 	a, b, gone := part(1, 0), part(1, 1), part(2, 0)
-	r.gone[gone] = extension.ErrUnknownPartition
+	r.Gone[gone] = extension.ErrUnknownPartition
 	r.produce(a, 10)
 	r.produce(b, 10)
 	results := r.commit("g", commitOf(a, 3, 4), commitOf(b, 1, 10), commitOf(gone, 0))
@@ -173,7 +174,7 @@ func TestReopening(t *testing.T) {
 	require.EqualValues(t, 3, r.primary.at("g", tp), "before the answer")
 	r.requireLedger("g", tp, 3, 15, run(3, 5))
 
-	log, err := r.open(dataDir(tp))
+	log, err := r.Open(extensiontest.DataDir(tp))
 	require.NoError(t, err)
 	_, err = log.DeleteRecords(4)
 	require.NoError(t, err)

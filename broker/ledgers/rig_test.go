@@ -2,7 +2,6 @@ package ledgers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -15,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/lacunamq/lacuna/broker/extension"
-	"github.com/lacunamq/lacuna/broker/journal"
+	"github.com/lacunamq/lacuna/broker/extension/extensiontest"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/individualcommit"
 	"github.com/lacunamq/lacuna/protocol"
@@ -33,8 +32,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var ctx = context.Background()
 
 // rig is a coordinator over real logs and views in memory, and a primary topic and
-// members that are pretended. It is extension.Log and extension.Journal.
+// members that are pretended.
 type rig struct {
+	extensiontest.Host
 	t       testing.TB
 	fs      *vfs.MemFS
 	gate    *gate
@@ -44,11 +44,6 @@ type rig struct {
 
 	segmentBytes int64 // of all logs; 0: the default
 
-	mu   sync.Mutex
-	logs map[string]*commitlog.Log // by directory
-	gone map[extension.TopicPartition]error
-
-	db      *statestore.DB
 	primary *primary
 	members *members
 	logged  *observer.ObservedLogs
@@ -62,10 +57,10 @@ func newRig(t testing.TB) *rig { return newRigOn(t, vfs.NewCrashableMem()) }
 func newRigOn(t testing.TB, fs *vfs.MemFS) *rig {
 	r := &rig{
 		t: t, fs: fs, gate: &gate{}, fsync: true, limit: 1 << 30,
-		gone:    map[extension.TopicPartition]error{},
 		primary: &primary{offsets: map[string]map[extension.TopicPartition]extension.CommittedOffset{}},
 		members: &members{},
 	}
+	r.Options, r.Journals, r.Gone = r.options, rigPartitions, make(map[extension.TopicPartition]error)
 	r.start()
 	t.Cleanup(func() { r.stop() })
 	return r
@@ -75,15 +70,15 @@ func newRigOn(t testing.TB, fs *vfs.MemFS) *rig {
 func (r *rig) start() { require.NoError(r.t, r.tryStart()) }
 
 func (r *rig) tryStart() (err error) {
-	r.logs = map[string]*commitlog.Log{}
-	r.db, err = statestore.Open(r.fs, "views", statestore.Options{})
+	r.Logs = map[string]*commitlog.Log{}
+	r.DB, err = statestore.Open(r.fs, "views", statestore.Options{})
 	require.NoError(r.t, err)
 	// Logs that have files are opened at the start, as the broker does.
 	names, err := r.fs.List("")
 	require.NoError(r.t, err)
 	for _, name := range names {
 		if name != "views" {
-			_, err := r.open(name)
+			_, err := r.Open(name)
 			require.NoError(r.t, err)
 		}
 	}
@@ -113,13 +108,13 @@ func (r *rig) stop() {
 }
 
 func (r *rig) closeFiles() {
-	for _, l := range r.logs {
+	for _, l := range r.Logs {
 		_ = l.Close()
 	}
-	if r.db != nil {
-		_ = r.db.Close()
+	if r.DB != nil {
+		_ = r.DB.Close()
 	}
-	r.logs, r.db = nil, nil
+	r.Logs, r.DB = nil, nil
 }
 
 func (r *rig) restart() {
@@ -136,108 +131,14 @@ func (r *rig) startAfterCrash(left *vfs.MemFS) {
 	r.start()
 }
 
-func (r *rig) open(dir string) (*commitlog.Log, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if log := r.logs[dir]; log != nil {
-		return log, nil
-	}
+func (r *rig) options(string) commitlog.Options {
 	config := commitlog.DefaultConfig()
 	config.Delete, config.Compact = false, true
 	if r.segmentBytes > 0 {
 		config.SegmentBytes = r.segmentBytes
 	}
-	log, err := commitlog.Open(commitlog.Options{
-		FS: errorfs.Wrap(r.fs, r.gate), Dir: dir, Name: dir, Fsync: r.fsync, Config: config, Unclean: r.unclean,
-	})
-	if err == nil {
-		r.logs[dir] = log
-	}
-	return log, err
+	return commitlog.Options{FS: errorfs.Wrap(r.fs, r.gate), Fsync: r.fsync, Config: config, Unclean: r.unclean}
 }
-
-func dataDir(tp extension.TopicPartition) string {
-	return fmt.Sprintf("data-%d-%d", tp.Topic[0], tp.Partition)
-}
-
-func (r *rig) data(tp extension.TopicPartition) (*commitlog.Log, error) {
-	r.mu.Lock()
-	err := r.gone[tp]
-	r.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	return r.open(dataDir(tp))
-}
-
-// Bounds is part of extension.Log.
-func (r *rig) Bounds(tp extension.TopicPartition) (extension.Bounds, error) {
-	log, err := r.data(tp)
-	if err != nil {
-		return extension.Bounds{}, err
-	}
-	b := log.Bounds()
-	return extension.Bounds{Start: b.Start, HighWatermark: b.HighWatermark, LSO: b.LSO}, nil
-}
-
-// Read is part of extension.Log.
-func (r *rig) Read(tp extension.TopicPartition, dst []byte, from int64) ([]byte, error) {
-	log, err := r.data(tp)
-	if err != nil {
-		return dst, err
-	}
-	read, err := log.Read(dst, from, commitlog.ReadOptions{MaxBytes: 1, UpTo: log.Bounds().HighWatermark, MinOne: true})
-	return read.Data, err
-}
-
-// LeaderEpoch is part of extension.Log.
-func (r *rig) LeaderEpoch(tp extension.TopicPartition, offset int64) int32 {
-	log, err := r.data(tp)
-	if err != nil || offset < log.Bounds().Start {
-		return -1
-	}
-	return log.EpochAt(offset)
-}
-
-// Partitions is part of extension.Journal.
-func (r *rig) Partitions() int32 { return rigPartitions }
-
-func journalDir(partition int32) string { return fmt.Sprintf("individual-%d", partition) }
-
-// Written is part of extension.Journal.
-func (r *rig) Written(partition int32) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.logs[journalDir(partition)] != nil
-}
-
-// Recover is part of extension.Journal.
-func (r *rig) Recover(ctx context.Context, partition, _ int32, state journal.State) (extension.JournalPartition, error) {
-	dir := journalDir(partition)
-	log, err := r.open(dir)
-	if err != nil {
-		return nil, err
-	}
-	view := r.db.View(dir)
-	_, err = journal.Recover(ctx, view, dir, log, state)
-	if corrupt := (*journal.CorruptError)(nil); errors.As(err, &corrupt) {
-		require.NoError(r.t, log.Seal())
-	}
-	return &rigJournal{journal.Open(log, dir), journal.NewCheckpointer(view, dir, log), log}, err
-}
-
-type rigJournal struct {
-	*journal.Journal
-	*journal.Checkpointer
-	log *commitlog.Log
-}
-
-func (j *rigJournal) Stage(state journal.State) error {
-	return j.Checkpointer.Stage(state, j.log.Bounds().End)
-}
-
-// Epoch is part of extension.Owner.
-func (r *rig) Epoch(int32) (int32, bool) { return 0, true }
 
 // primary pretends to be the primary topic: what is put there is durable.
 type primary struct {
@@ -403,7 +304,7 @@ func (r *rig) append(tp extension.TopicPartition, b *protocol.BatchBuilder) {
 
 func (r *rig) appendBatch(tp extension.TopicPartition, batch []byte) {
 	r.t.Helper()
-	log, err := r.open(dataDir(tp))
+	log, err := r.Open(extensiontest.DataDir(tp))
 	require.NoError(r.t, err)
 	appended, err := log.Append(batch, commitlog.AppendOptions{Internal: true})
 	require.NoError(r.t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/extension/extensiontest"
 	"github.com/lacunamq/lacuna/cooperative"
 	"github.com/lacunamq/lacuna/individualcommit"
 	"github.com/stretchr/testify/require"
@@ -208,7 +209,7 @@ func (c *shareCrasher) step() {
 		c.end[tp] += int64(n)
 	case op == 3:
 		require.NoError(c.t, c.c.Checkpoint(ctx))
-		require.NoError(c.t, c.db.Sync(ctx))
+		require.NoError(c.t, c.DB.Sync(ctx))
 	case op == 4:
 		c.c.followAll(ctx)
 	case op == 5:
@@ -217,7 +218,7 @@ func (c *shareCrasher) step() {
 		delete(c.now[shard], id)
 		c.answered(shard)
 	case op == 6:
-		if log := c.logs[journalDir(shard)]; log != nil {
+		if log := c.Logs[extensiontest.JournalDir(shard)]; log != nil {
 			require.NoError(c.t, log.Roll(farFuture))
 			_, err := log.Clean(farFuture)
 			require.NoError(c.t, err)
@@ -262,7 +263,7 @@ func (c *shareCrasher) unanswered() {
 // advance lets the log of a partition start later.
 func (c *shareCrasher) advance(tp extension.TopicPartition) {
 	c.start[tp] += c.rnd.Int64N(min(5, c.end[tp]-c.start[tp]+1))
-	_, err := c.logs[dataDir(tp)].DeleteRecords(c.start[tp])
+	_, err := c.Logs[extensiontest.DataDir(tp)].DeleteRecords(c.start[tp])
 	require.NoError(c.t, err)
 	if c.rnd.IntN(2) == 0 {
 		c.c.followAll(ctx)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/extension/extensiontest"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/cooperative"
 	"github.com/lacunamq/lacuna/individualcommit"
@@ -63,7 +64,7 @@ func TestShareOwnerHearsOfTheLog(t *testing.T) {
 		r.deal(share, nil, 0)
 		owner.leaves.Counts, owner.counts[0] = []int64{0}, countsOf(2, 4, 1)
 
-		_, err := r.logs[dataDir(tp)].DeleteRecords(2)
+		_, err := r.Logs[extensiontest.DataDir(tp)].DeleteRecords(2)
 		require.NoError(t, err)
 		require.NoError(t, share.Advance())
 		require.NoError(t, share.Advance())
@@ -71,7 +72,7 @@ func TestShareOwnerHearsOfTheLog(t *testing.T) {
 		requireCounts(t, share, map[int64][]byte{0: countsOf(2, 4, 1)})
 
 		owner.counts[0] = countsOf(3, 4, 1)
-		_, err = r.logs[dataDir(tp)].DeleteRecords(3)
+		_, err = r.Logs[extensiontest.DataDir(tp)].DeleteRecords(3)
 		require.NoError(t, err)
 		pass(2 * followEvery)
 		synctest.Wait()
@@ -125,7 +126,7 @@ func TestUncleanStopCutsCountsOff(t *testing.T) {
 	owner := &listener{counts: map[int64][]byte{0: countsOf(2, 9, 1), 1: countsOf(0, 4, 2)}}
 	r.deal(r.openShare("g", tp, owner), nil, 0, 1)
 	r.stop()
-	require.NoError(t, r.fs.RemoveAll(dataDir(tp)))
+	require.NoError(t, r.fs.RemoveAll(extensiontest.DataDir(tp)))
 	r.produceAfterUnclean(tp, 5)
 	requireCounts(t, r.openShare("g", tp, owner), map[int64][]byte{0: countsOf(2, 5, 1)})
 	r.produce(tp, 3000)
@@ -152,7 +153,9 @@ func (r *rig) produceAfterUnclean(tp extension.TopicPartition, n int) {
 // that still has some.
 func TestLossOfTheInternalLogTakesCounts(t *testing.T) {
 	for name, lose := range map[string]func(*rig, int32){
-		"the log": func(r *rig, partition int32) { require.NoError(r.t, r.fs.RemoveAll(journalDir(partition))) },
+		"the log": func(r *rig, partition int32) {
+			require.NoError(r.t, r.fs.RemoveAll(extensiontest.JournalDir(partition)))
+		},
 		"a batch": func(r *rig, partition int32) {
 			require.NoError(r.t, r.fs.RemoveAll("views"))
 			r.damage(partition, func(int64) int64 { return 80 })
@@ -184,7 +187,7 @@ func TestLossOfTheInternalLogTakesCounts(t *testing.T) {
 // countsInLog are the records of counts that a thorough cleaner would leave.
 func (r *rig) countsInLog(partition int32) map[int64][]byte {
 	r.t.Helper()
-	log := r.logs[journalDir(partition)]
+	log := r.Logs[extensiontest.JournalDir(partition)]
 	if log == nil {
 		return nil
 	}

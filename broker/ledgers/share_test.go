@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/extension/extensiontest"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/cooperative"
 	"github.com/lacunamq/lacuna/individualcommit"
@@ -89,7 +90,7 @@ func requireCounts(t testing.TB, s *Share, want map[int64][]byte) {
 // entries is the number of records in all internal logs.
 func (r *rig) entries() (n int64) {
 	for p := range int32(rigPartitions) {
-		if log := r.logs[journalDir(p)]; log != nil {
+		if log := r.Logs[extensiontest.JournalDir(p)]; log != nil {
 			n += log.Bounds().End
 		}
 	}
@@ -112,7 +113,7 @@ func TestOpenShareFoundsTheLedger(t *testing.T) {
 			r := newRig(t)
 			tp := part(1, 0)
 			r.produce(tp, 10)
-			_, err := r.logs[dataDir(tp)].DeleteRecords(2)
+			_, err := r.Logs[extensiontest.DataDir(tp)].DeleteRecords(2)
 			require.NoError(t, err)
 			if of.committed >= 0 {
 				require.NoError(t, r.primary.Put(ctx, "g", []extension.CommittedOffset{{TopicPartition: tp, Offset: of.committed, Metadata: "m"}}))
@@ -145,7 +146,7 @@ func TestOpenShareRefuses(t *testing.T) {
 	r.produce(tp, 10)
 	_, err := r.c.OpenShare(ctx, string(make([]byte, 40_000)), tp, 0, &listener{})
 	require.ErrorIs(t, err, kerr.InvalidGroupID)
-	r.gone[part(2, 0)] = extension.ErrUnknownPartition
+	r.Gone[part(2, 0)] = extension.ErrUnknownPartition
 	_, err = r.c.OpenShare(ctx, "g", part(2, 0), 0, &listener{})
 	require.ErrorIs(t, err, kerr.UnknownTopicOrPartition)
 	r.limit = 100
@@ -199,7 +200,7 @@ func TestShareLogsCommitsAndCountsTogether(t *testing.T) {
 	r.produce(tp, 5000)
 	owner := &listener{counts: map[int64][]byte{0: countsOf(5, 9, 1), 3: countsOf(0, 4, 2)}}
 	share := r.openShare("g", tp, owner)
-	log := r.logs[journalDir(r.c.shardOf("g").index)]
+	log := r.Logs[extensiontest.JournalDir(r.c.shardOf("g").index)]
 	batches := log.Bounds().End
 	r.deal(share, []individualcommit.Run{run(0, 3), run(20, 30)}, 0, 3)
 	require.Equal(t, batches+3, log.Bounds().End)
