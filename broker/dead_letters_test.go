@@ -94,6 +94,12 @@ func letterTopic(t *testing.T, adm *kadm.Client, partitions int32, name string) 
 	require.NoError(t, err)
 }
 
+func alterTopic(t *testing.T, adm *kadm.Client, topic, name, value string) {
+	t.Helper()
+	_, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: name, Value: &value}}, topic)
+	require.NoError(t, err)
+}
+
 // startOffset is where a share group starts in a partition: below it all is done.
 func startOffset(t *testing.T, adm *kadm.Client, group, topic string, partition int32) int64 {
 	t.Helper()
@@ -146,9 +152,7 @@ func TestDeadLettersCopyTheRecordWhenAsked(t *testing.T) {
 	adm := kadm.NewClient(cl)
 	createTopic(t, adm, 1, "orders")
 	letterTopic(t, adm, 1, "dlq.orders")
-	limit := "2000"
-	_, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &limit}}, "dlq.orders")
-	require.NoError(t, err)
+	alterTopic(t, adm, "dlq.orders", "max.message.bytes", "2000")
 	setGroup(t, cl, "g", "share.auto.offset.reset", "earliest", "errors.deadletterqueue.topic.name", "dlq.orders",
 		"errors.deadletterqueue.copy.record.enable", "true")
 	large := strings.Repeat("x", 3000)
@@ -172,9 +176,7 @@ func TestManyDeadLettersShareBatches(t *testing.T) {
 	adm := kadm.NewClient(cl)
 	createTopic(t, adm, 1, "orders")
 	letterTopic(t, adm, 1, "dlq.orders")
-	limit := "4000"
-	_, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &limit}}, "dlq.orders")
-	require.NoError(t, err)
+	alterTopic(t, adm, "dlq.orders", "max.message.bytes", "4000")
 	setGroup(t, cl, "g", "share.auto.offset.reset", "earliest", "errors.deadletterqueue.topic.name", "dlq.orders",
 		"errors.deadletterqueue.copy.record.enable", "true")
 	var records []*kgo.Record
@@ -220,9 +222,7 @@ func TestDeadLettersWaitForTheirTopic(t *testing.T) {
 			case "missing":
 				letterTopic(t, adm, 1, name)
 			case "not enabled":
-				enabled := "true"
-				_, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "errors.deadletterqueue.group.enable", Value: &enabled}}, name)
-				require.NoError(t, err)
+				alterTopic(t, adm, name, "errors.deadletterqueue.group.enable", "true")
 			case "wrong prefix":
 				prefix := "let"
 				_, err := adm.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Name: "errors.deadletterqueue.topic.name.prefix", Value: &prefix}})

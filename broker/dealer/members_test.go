@@ -3,6 +3,7 @@ package dealer
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -218,7 +219,9 @@ func TestCloseAtAnyTime(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(round) * 100 * time.Microsecond) // anywhere
+		for range round * 20 { // so that it is anywhere
+			runtime.Gosched()
+		}
 		r.d.Close()
 		wg.Wait()
 		dealt, err := r.d.Fetch(ctx, query("m0", 1))
