@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,7 +27,21 @@ type bench struct {
 	commit []Run
 	now    int64
 	batch  int
+	took   [phases]time.Duration
 }
+
+// phase is what the time of a benchmark goes to. A record's key is made while it is fed.
+type phase int
+
+const (
+	feeding phase = iota
+	acquiring
+	acknowledging
+	committing // to the ledger, which the broker does as well
+	phases
+)
+
+var phaseNames = [phases]string{"feed", "acquire", "acknowledge", "commit"}
 
 func newBench(c Config, keyOf func(int64) Key) *bench {
 	b := &bench{ledger: new(individualcommit.Ledger), keyOf: keyOf, batch: 500}
@@ -40,6 +55,9 @@ func benchConfig(mode Mode) Config {
 	c.Assignment = join(c.Assignment, "m")
 	return c
 }
+
+// nullKeys has no key for any record.
+func nullKeys(int64) Key { return Key{Null: true} }
 
 // uniform is one of n keys.
 func uniform(n uint64) func(int64) Key {
@@ -63,12 +81,22 @@ func (b *bench) feed(n int64) {
 	b.d.Feed(Records{Start: from, End: from + n, Runs: b.runs[:], Keys: b.keys}, &b.out)
 }
 
+// spent counts the time since at to a phase, and gives the time now.
+func (b *bench) spent(p phase, at time.Time) time.Time {
+	now := time.Now()
+	b.took[p] += now.Sub(at)
+	return now
+}
+
 // acquire gives how many records a member got.
 func (b *bench) acquire(member string) int {
+	at := time.Now()
 	for b.d.WantsRecords() {
 		b.feed(1000)
 	}
+	at = b.spent(feeding, at)
 	b.got = b.d.Acquire(b.got[:0], member, Want{MaxRecords: b.batch}, b.now, &b.out)
+	b.spent(acquiring, at)
 	n := 0
 	for _, g := range b.got {
 		n += int(g.End - g.Start)
@@ -81,12 +109,15 @@ func (b *bench) acknowledge(member string, t AckType) {
 	for _, g := range b.got {
 		b.acks = append(b.acks, Ack{g.Run, t})
 	}
+	at := time.Now()
 	b.told = b.d.Acknowledge(b.told, member, b.acks, b.now, &b.out)
+	at = b.spent(acknowledging, at)
 	b.now++
 	if len(b.out.Commit) > 0 {
 		b.ledger.Apply(individualcommit.Delta{Commit: b.out.Commit})
 	}
 	b.out.Reset()
+	b.spent(committing, at)
 }
 
 // pass deals and accepts n records.
@@ -103,16 +134,21 @@ var benchModes = []struct {
 }{{"round-robin", RoundRobin}, {"key-ordered", KeyOrdered}, {"key-range", KeyRange}}
 
 // measure times f, and reports the processor's time besides: on a busy machine that is the
-// one that means something.
-func measure(b *testing.B, f func()) {
+// one that means something. And how the time divides between the phases, since the budgets
+// are those of acquiring and of acknowledging.
+func measure(b *testing.B, x *bench, f func()) {
 	b.ReportAllocs()
 	var before, after syscall.Rusage
+	x.took = [phases]time.Duration{}
 	b.ResetTimer()
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 	f()
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
 	b.StopTimer()
 	b.ReportMetric(float64(after.Utime.Nano()-before.Utime.Nano())/float64(b.N), "cpu-ns/op")
+	for p, name := range phaseNames {
+		b.ReportMetric(float64(x.took[p].Nanoseconds())/float64(b.N), name+"-ns/op")
+	}
 }
 
 // BenchmarkAcquireAcknowledge is one record fed, acquired and accepted, in batches of 500.
@@ -122,7 +158,50 @@ func BenchmarkAcquireAcknowledge(b *testing.B) {
 			b.Run(fmt.Sprintf("mode=%s/keys=%d", m.name, keys), func(b *testing.B) {
 				x := newBench(benchConfig(m.mode), uniform(keys))
 				x.pass(100_000)
-				measure(b, func() { x.pass(b.N) })
+				measure(b, x, func() { x.pass(b.N) })
+			})
+		}
+	}
+}
+
+// BenchmarkNullKeys is one record without a key fed, acquired and accepted.
+func BenchmarkNullKeys(b *testing.B) {
+	for _, m := range benchModes[1:] {
+		b.Run("mode="+m.name, func(b *testing.B) {
+			x := newBench(benchConfig(m.mode), nullKeys)
+			x.pass(100_000)
+			measure(b, x, func() { x.pass(b.N) })
+		})
+	}
+}
+
+// BenchmarkMembers is one record fed, acquired and accepted where 16 members hold a batch
+// each: in KeyRange every record is then in a run of its own.
+func BenchmarkMembers(b *testing.B) {
+	const members = 16
+	for _, m := range benchModes {
+		for _, batch := range []int{20, 500} {
+			b.Run(fmt.Sprintf("mode=%s/members=%d/batch=%d", m.name, members, batch), func(b *testing.B) {
+				c := benchConfig(m.mode)
+				c.Assignment = testConfig(m.mode).Assignment
+				names := make([]string, members)
+				for i := range names {
+					names[i] = fmt.Sprintf("m%02d", i)
+					c.Assignment = join(c.Assignment, names[i])
+				}
+				x := newBench(c, uniform(100_000))
+				x.batch = batch
+				held := make([][]Delivery, members)
+				pass := func(n int) {
+					for done, i := 0, 0; done < n; i = (i + 1) % members {
+						x.got = append(x.got[:0], held[i]...)
+						x.acknowledge(names[i], Accept)
+						done += x.acquire(names[i])
+						held[i] = append(held[i][:0], x.got...)
+					}
+				}
+				pass(100_000)
+				measure(b, x, func() { pass(b.N) })
 			})
 		}
 	}
@@ -136,11 +215,13 @@ func BenchmarkRelease(b *testing.B) {
 			c.Limits.Deliveries = 255
 			x := newBench(c, uniform(100_000))
 			x.acquire("m")
-			measure(b, func() {
+			measure(b, x, func() {
 				for n := 0; n < b.N; n += 500 {
 					x.acknowledge("m", Release)
 					if x.acquire("m") < 500 { // they were released too often
-						x = newBench(c, uniform(100_000))
+						took := x.took
+						*x = *newBench(c, uniform(100_000))
+						x.took = took
 						x.acquire("m")
 					}
 				}
@@ -184,7 +265,7 @@ func BenchmarkBacklog(b *testing.B) {
 			b.Run(fmt.Sprintf("mode=%s/waiting=%d", m.name, waiting), func(b *testing.B) {
 				x := backlog(m.mode, waiting)
 				x.pass(100_000)
-				measure(b, func() { x.pass(b.N) })
+				measure(b, x, func() { x.pass(b.N) })
 			})
 		}
 	}
@@ -219,7 +300,7 @@ func BenchmarkGaps(b *testing.B) {
 		b.Run(fmt.Sprintf("gaps=%d", gaps), func(b *testing.B) {
 			x := gapped(RoundRobin, gaps)
 			x.pass(100_000)
-			measure(b, func() { x.pass(b.N) })
+			measure(b, x, func() { x.pass(b.N) })
 		})
 	}
 }
@@ -235,7 +316,7 @@ func BenchmarkOpenGaps(b *testing.B) {
 	x.ledger.Apply(individualcommit.Delta{Commit: x.commit})
 	x.d = New(x.d.config, x.ledger)
 	x.feed(total)
-	measure(b, func() {
+	measure(b, x, func() {
 		for n := 0; n < b.N; {
 			n += x.acquire("m")
 			x.acknowledge("m", Accept)
