@@ -98,7 +98,7 @@ func (m *model) drawHeld(t *rapid.T, member string, s State) (runs []Run) {
 
 func (m *model) step(t *rapid.T) error {
 	member := rapid.SampledFrom(testMembers).Draw(t, "member")
-	switch op := rapid.IntRange(0, 28).Draw(t, "op"); op {
+	switch op := rapid.IntRange(0, 29).Draw(t, "op"); op {
 	case 0, 1, 2, 3:
 		keys := make([]*Key, rapid.IntRange(1, 30).Draw(t, "records"))
 		for i := range keys {
@@ -148,8 +148,23 @@ func (m *model) step(t *rapid.T) error {
 		w := Want{MaxRecords: rapid.IntRange(1, 20).Draw(t, "max"), BatchSize: rapid.IntRange(0, 3).Draw(t, "batch")}
 		odd := rapid.Uint64Range(0, 3).Draw(t, "half") // of the keys, by the lowest bits of their hashes
 		return m.acquireOnly(member, w, func(k Key) bool { return odd == 3 || k.Hash%3 == odd }, rapid.Int64Range(m.start, m.end).Draw(t, "below"))
+	case 25:
+		return m.giveBack(member, m.drawDeliveries(t, member))
 	}
 	return m.rareStep(t, member)
+}
+
+// drawDeliveries is some of what a member was dealt, and perhaps something that it was not.
+func (m *model) drawDeliveries(t *rapid.T, member string) (deliveries []Delivery) {
+	for _, r := range m.drawHeld(t, member, Acquired) {
+		for offset := r.Start; offset < r.End; offset++ {
+			deliveries = append(deliveries, Delivery{Run{Start: offset, End: offset + 1}, int16(m.records[offset].deliveries) + 1})
+		}
+	}
+	if rapid.IntRange(0, 2).Draw(t, "stray") == 0 {
+		deliveries = append(deliveries, Delivery{m.drawRun(t), int16(rapid.IntRange(1, 3).Draw(t, "count"))})
+	}
+	return deliveries
 }
 
 func (m *model) rareStep(t *rapid.T, member string) error {

@@ -241,6 +241,25 @@ func (m *model) leave(member string, raise bool) error {
 	return m.settled(&out, want)
 }
 
+// giveBack gives back what a member was dealt, and some that it was not.
+func (m *model) giveBack(member string, deliveries []Delivery) error {
+	m.note("give back %s %v", member, deliveries)
+	var out Changes
+	want := m.expire()
+	var held []int64
+	for _, g := range deliveries {
+		for offset := g.Start; offset < g.End; offset++ {
+			if r := m.records[offset]; r != nil && r.member == member && r.state == Acquired && r.deliveries+1 == int(g.Count) {
+				held = append(held, offset)
+			}
+		}
+	}
+	want = append(want, m.releaseAll(held, false)...)
+	m.modeChanged()
+	m.d.GiveBack(member, deliveries, m.now, &out)
+	return m.settled(&out, want)
+}
+
 func (m *model) stage(member string, runs []Run) error {
 	m.note("stage %s %v", member, runs)
 	var out Changes

@@ -220,6 +220,27 @@ func (d *Dispatcher) ReleaseMember(memberID string, nowMs int64, out *Changes) {
 	d.endMember(memberID, false, nowMs, out)
 }
 
+// GiveBack takes back deliveries that never reached their member: they can be dealt again,
+// and do not count. What the member does not hold any more as it was dealt, since the lock
+// ran out meanwhile, is passed over.
+func (d *Dispatcher) GiveBack(memberID string, deliveries []Delivery, nowMs int64, out *Changes) {
+	d.Expire(nowMs, out)
+	m, ok := d.members.by[memberID]
+	if !ok {
+		return
+	}
+	for _, g := range deliveries {
+		for offset := g.Start; offset < g.End; offset++ {
+			number, bit := pageOf(offset)
+			pi := d.pages.find(number)
+			if pi != none && d.heldBy(pi, m, Acquired)&bit != 0 && int16(d.pages.count(offset))+1 == g.Count {
+				d.release(pi, offset, false, noBackoff, nowMs, out)
+			}
+		}
+	}
+	d.finish(out)
+}
+
 func (d *Dispatcher) endMember(memberID string, raise bool, nowMs int64, out *Changes) {
 	d.Expire(nowMs, out)
 	m, ok := d.members.by[memberID]
