@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,9 +12,8 @@ import (
 )
 
 const (
-	heartbeatEvery = 2 * time.Second
-	shareMaxBytes  = 50 << 20
-	ackAccept      = 1
+	shareMaxBytes = 50 << 20
+	ackAccept     = 1
 )
 
 // rawShare is a share consumer at the level of the protocol: ShareGroupHeartbeat, and
@@ -40,96 +36,26 @@ type rawShare struct {
 func newRawShare(o *queueOptions) (*rawShare, error) {
 	s := &rawShare{o: o, member: newMemberID(), acks: map[int32][]int64{}}
 	var err error
-	if s.heartbeats, err = rawDial(settings.Addr); err != nil {
-		return nil, err
-	}
 	if s.fetches, err = rawDial(settings.Addr); err != nil {
 		return nil, err
 	}
 	s.fetches.c = traffic.Count(s.fetches.c)
 	s.fetches.r.Reset(s.fetches.c)
 	if err := s.findTopic(); err != nil {
+		s.Close(false)
 		return nil, fmt.Errorf("metadata of %s: %w", settings.Topic, err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		if err := s.heartbeat(); err != nil {
-			return nil, fmt.Errorf("share heartbeat: %w", err)
-		}
-		if len(s.parts) > 0 {
-			return s, nil
-		}
-		if time.Now().After(deadline) {
-			return nil, errors.New("no assignment within 20 s")
-		}
-		time.Sleep(100 * time.Millisecond)
+	if err := s.join(time.Now().Add(joinTimeout)); err != nil {
+		s.Close(false)
+		return nil, err
 	}
-}
-
-// newMemberID makes a random id in the form of Kafka's, which never begins with a dash.
-func newMemberID() string {
-	var id [16]byte
-	rand.Read(id[:]) // it never fails
-	id[0] &= 0x7f
-	member := base64.RawURLEncoding.EncodeToString(id[:])
-	if member[0] == '-' {
-		member = "a" + member[1:]
-	}
-	return member
-}
-
-func (s *rawShare) findTopic() error {
-	req := kmsg.NewPtrMetadataRequest()
-	req.Version = 12
-	t := kmsg.NewMetadataRequestTopic()
-	t.Topic = kmsg.StringPtr(settings.Topic)
-	req.Topics = append(req.Topics, t)
-	resp, err := s.heartbeats.do(req)
-	if err != nil {
-		return err
-	}
-	topics := resp.(*kmsg.MetadataResponse).Topics
-	if len(topics) != 1 {
-		return fmt.Errorf("%d topics in the answer", len(topics))
-	}
-	s.topicID = topics[0].TopicID
-	return kerr.ErrorForCode(topics[0].ErrorCode)
-}
-
-// heartbeat keeps the membership, and takes in the assignment. That a fresh broker has no
-// coordinator yet is no error.
-func (s *rawShare) heartbeat() error {
-	req := kmsg.NewPtrShareGroupHeartbeatRequest()
-	req.Version, req.GroupID, req.MemberID, req.MemberEpoch = 1, s.o.Group, s.member, s.memberEpoch
-	if s.memberEpoch == 0 {
-		req.SubscribedTopicNames = []string{settings.Topic}
-	}
-	answer, err := s.heartbeats.do(req)
-	if err != nil {
-		return err
-	}
-	resp := answer.(*kmsg.ShareGroupHeartbeatResponse)
-	switch err := kerr.ErrorForCode(resp.ErrorCode); {
-	case errors.Is(err, kerr.CoordinatorNotAvailable), errors.Is(err, kerr.CoordinatorLoadInProgress), errors.Is(err, kerr.NotCoordinator):
-		return nil
-	case err != nil:
-		return err
-	}
-	s.lastBeat, s.memberEpoch = time.Now(), resp.MemberEpoch
-	if resp.Assignment != nil {
-		for _, tp := range resp.Assignment.TopicPartitions {
-			if tp.TopicID == s.topicID {
-				s.parts = tp.Partitions
-			}
-		}
-	}
-	return nil
+	return s, nil
 }
 
 // Poll fetches once, and sends the acknowledgements along.
 func (s *rawShare) Poll(_ context.Context, out []load.Msg) ([]load.Msg, error) {
 	if time.Since(s.lastBeat) > heartbeatEvery {
-		if err := s.heartbeat(); err != nil {
+		if err := s.heartbeat(); err != nil && !comingUp(err) {
 			return out, err
 		}
 	}
@@ -261,7 +187,9 @@ func (s *rawShare) Close(graceful bool) {
 		s.leave()
 	}
 	s.fetches.c.Close()
-	s.heartbeats.c.Close()
+	if s.heartbeats != nil {
+		s.heartbeats.c.Close()
+	}
 }
 
 // leave is best effort: the broker times the member out otherwise.
