@@ -48,16 +48,16 @@ func (b *Broker) shareFetch(c *call, req *kmsg.ShareFetchRequest) kmsg.Response 
 	case view == nil || !view.Member(m.member):
 		return refuse(fmt.Errorf("%q is no member of share group %q: %w", m.member, m.group, kerr.UnknownMemberID))
 	}
-	targets, full, refused := b.shareSessions.fetch(m, req.ShareSessionEpoch, c.conn, targetsOf(req))
+	session, targets, refused := b.shareSessions.fetch(m, req.ShareSessionEpoch, c.conn, targetsOf(req))
 	if refused != nil {
 		return refuse(refused)
 	}
-	r := &shareRead{b: b, buf: fetchPool.Get().(*[]byte), full: full}
-	c.release = r.release
+	r := &shareRead{b: b, buf: fetchPool.Get().(*[]byte), full: req.ShareSessionEpoch == openShareSession, targets: targets}
+	c.release, c.unsent = r.release, r.giveBack
 	acks := r.acknowledge(m, req)
-	if req.ShareSessionEpoch == closeShareSession {
+	if session == nil {
 		b.endShareSession(m)
-	} else if err := r.fetch(c.ctx, m, req, targets, filter); err != nil {
+	} else if err := r.fetch(c.ctx, session, req, filter); err != nil {
 		return refuse(err)
 	}
 	acks.wait(c.ctx)

@@ -18,6 +18,8 @@ type call struct {
 	answer kmsg.Response
 	// release is called once the answer has been sent or given up.
 	release func()
+	// unsent is called before it, if the answer could not be sent.
+	unsent func()
 
 	room        *room // the request's
 	answerBytes int   // of an answer that is larger than its request lets expect

@@ -190,7 +190,9 @@ func (c *conn) write() {
 	for t := range c.tasks {
 		single := t.wait == nil
 		if !failed {
-			failed = c.carryOut(t) != nil
+			if failed = c.carryOut(t) != nil; failed && t.call.unsent != nil {
+				t.call.unsent()
+			}
 		}
 		t.done()
 		c.outstanding.Add(-1)

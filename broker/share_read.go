@@ -50,17 +50,30 @@ func (r *shareRead) acknowledge(m shareMember, req *kmsg.ShareFetchRequest) *sha
 }
 
 // fetch has records dealt.
-func (r *shareRead) fetch(ctx context.Context, m shareMember, req *kmsg.ShareFetchRequest, targets []extension.TopicPartition, filter *dealer.Filter) (err error) {
-	if len(targets) == 0 || req.IsRenewAck {
+func (r *shareRead) fetch(ctx context.Context, session *shareSession, req *kmsg.ShareFetchRequest, filter *dealer.Filter) (err error) {
+	if len(r.targets) == 0 || req.IsRenewAck {
 		return nil
 	}
-	r.targets = targets
-	r.dealt, err = r.b.dealer.Fetch(ctx, r.b.query(m, req, targets, filter))
+	r.dealt, err = r.b.dealer.Fetch(ctx, r.b.query(session.shareMember, req, r.targets, filter))
+	if err == nil && !r.b.shareSessions.isOpen(session) {
+		r.giveBack()
+		return refusal(kerr.ShareSessionNotFound, "the share session of %q in group %q ended meanwhile", session.member, session.group)
+	}
 	return err
+}
+
+// giveBack gives back all that was dealt.
+func (r *shareRead) giveBack() {
+	for i := range r.dealt {
+		r.dealt[i].GiveBack()
+	}
 }
 
 // answer fills in resp with what was dealt and what became of the acknowledgements.
 func (r *shareRead) answer(ctx context.Context, resp *kmsg.ShareFetchResponse, acks []shareAck) {
+	if ctx.Err() != nil {
+		r.giveBack() // the client is gone, or can send no acknowledgement any more
+	}
 	for i := range r.dealt {
 		d := &r.dealt[i]
 		if !r.full && d.Err == nil && len(d.Deliveries) == 0 {
@@ -71,6 +84,7 @@ func (r *shareRead) answer(ctx context.Context, resp *kmsg.ShareFetchResponse, a
 			d.Err = r.read(ctx, d, at)
 		}
 		if d.Err != nil {
+			d.GiveBack()
 			at.ErrorCode, at.ErrorMessage = r.b.errorAnswer(shareFetchError(d.Err))
 		}
 	}

@@ -59,31 +59,39 @@ type shareTargets struct {
 }
 
 // fetch finds out what a fetch is for. The targets are the caller's, in the order in which
-// to look at them; full tells that the answer has to name them all.
-func (s *shareSessions) fetch(m shareMember, epoch int32, c *conn, t shareTargets) (targets []extension.TopicPartition, full bool, refused *kerr.Error) {
+// to look at them. The session is nil if the fetch ends it.
+func (s *shareSessions) fetch(m shareMember, epoch int32, c *conn, t shareTargets) (session *shareSession, targets []extension.TopicPartition, refused *kerr.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	session := s.mu.all[m]
+	session = s.mu.all[m]
 	switch {
 	case epoch == openShareSession:
 		if session != nil {
 			s.dropLocked(session)
 		}
 		if len(s.mu.all) >= s.max {
-			return nil, false, kerr.ShareSessionLimitReached
+			return nil, nil, kerr.ShareSessionLimitReached
 		}
 		session = s.openLocked(m, c)
 	case session == nil:
-		return nil, false, kerr.ShareSessionNotFound
+		return nil, nil, kerr.ShareSessionNotFound
 	case epoch == closeShareSession:
-		return nil, false, nil
+		return nil, nil, nil
 	case epoch != session.epoch:
-		return nil, false, kerr.InvalidShareSessionEpoch
+		return nil, nil, kerr.InvalidShareSessionEpoch
 	default:
 		session.next()
 	}
 	session.update(t)
-	return session.rotated(), epoch == openShareSession, nil
+	return session, session.rotated(), nil
+}
+
+// isOpen tells whether a session has not ended. What a member acquires under one that has
+// is freed by nobody.
+func (s *shareSessions) isOpen(session *shareSession) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.all[session.shareMember] == session
 }
 
 // acknowledge checks the epoch of a request that only acknowledges.

@@ -62,9 +62,9 @@ func (c *collector) collect(dst []byte, d *Dealt) ([]byte, error) {
 		}
 		at = max(at, runs[0].Start)
 		want := min(int(runs[0].End-at)*d.recordBytes, longestRead)
-		got, err := d.log.Read(dst, at, commitlog.ReadOptions{MaxBytes: want, MinOne: true, UpTo: d.log.Bounds().HighWatermark})
-		if errors.Is(err, commitlog.ErrOffsetOutOfRange) && at < d.log.Bounds().Start {
-			at = d.log.Bounds().Start // it was deleted since
+		got, err := d.p.log.Read(dst, at, commitlog.ReadOptions{MaxBytes: want, MinOne: true, UpTo: d.p.log.Bounds().HighWatermark})
+		if errors.Is(err, commitlog.ErrOffsetOutOfRange) && at < d.p.log.Bounds().Start {
+			at = d.p.log.Bounds().Start // it was deleted since
 			continue
 		}
 		if err != nil {

@@ -29,12 +29,14 @@ type Query struct {
 	MaxWait      time.Duration
 }
 
-// Dealt is what a fetch got of one partition.
+// Dealt is what a fetch got of one partition. Its member has acquired it: who does not
+// hand it on gives it back (GiveBack).
 type Dealt struct {
 	Deliveries []cooperative.Delivery // by offset
 	Err        error
 
-	log         Log
+	p           *partition // nil: it could not be had
+	member      string
 	recordBytes int // what a record takes in the log, at most about
 }
 
@@ -92,7 +94,7 @@ func (f *fetch) run(ctx, waiting context.Context, d *Dealer) (again bool) {
 	}
 	for i, p := range parts {
 		if p != nil {
-			f.dealt[i].log = p.log
+			f.dealt[i].p, f.dealt[i].member = p, f.q.Member
 			p.begin(f, i)
 		}
 	}
