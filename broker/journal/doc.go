@@ -9,4 +9,7 @@
 //
 // An owner changes durable state so: it decides, appends the records, applies them, and
 // answers when the Receipt is durable. If the append fails it recovers again.
+//
+// Records may be part of a producer's transaction, whose marker is a control batch in the
+// same partition. What they mean before and after it is for a Transactional state to say.
 package journal

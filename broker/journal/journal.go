@@ -23,6 +23,9 @@ type Record struct {
 	Key         []byte
 	Value       []byte // nil: a tombstone
 	TimestampMs int64
+	// Transaction is set by Replay for a record that was appended in one; nil: none. It is
+	// not read by appends.
+	Transaction *Transaction
 }
 
 // Journal appends to one partition of an internal topic. Its methods may be called from
@@ -54,9 +57,12 @@ func OpenCompressed(log Log, name string, codec protocol.Codec) *Journal {
 // not at all. Batches stand in the order of the calls. After an error nothing was
 // appended that will ever be seen, but the log may take no more.
 func (j *Journal) Append(records []Record) (Receipt, error) {
+	return j.append(protocol.PlainBatch(0), records)
+}
+
+func (j *Journal) append(o protocol.BatchOptions, records []Record) (Receipt, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	o := protocol.PlainBatch(0)
 	o.Codec = j.codec
 	j.mu.builder.Reset(o)
 	for i := range records {
@@ -67,12 +73,21 @@ func (j *Journal) Append(records []Record) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, fmt.Errorf("journal %s: build a batch of %d records: %w", j.name, len(records), err)
 	}
-	appended, err := j.log.Append(batch, commitlog.AppendOptions{Internal: true})
+	receipt, err := j.appendLocked(batch, commitlog.AppendOptions{Internal: true})
+	if err != nil {
+		return Receipt{}, fmt.Errorf("journal %s: append %d records: %w", j.name, len(records), err)
+	}
+	return receipt, nil
+}
+
+// appendLocked appends a batch that was built in the journal's buffer.
+func (j *Journal) appendLocked(batch []byte, o commitlog.AppendOptions) (Receipt, error) {
+	appended, err := j.log.Append(batch, o)
 	if j.mu.batch = batch; cap(batch) > keepBatchBytes {
 		j.mu.batch, j.mu.builder = nil, protocol.BatchBuilder{}
 	}
 	if err != nil {
-		return Receipt{}, fmt.Errorf("journal %s: append %d records: %w", j.name, len(records), err)
+		return Receipt{}, err
 	}
 	return Receipt{First: appended.Base, Next: appended.Last + 1, flush: appended.Flush}, nil
 }

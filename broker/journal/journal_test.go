@@ -282,12 +282,22 @@ func FuzzReplay(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(compressed.batches[0])
 	}
+	transaction := &memLog{}
+	_, err := Open(transaction, "j").AppendInTransaction(Transaction{ProducerID: 7}, put("a", "1"))
+	require.NoError(f, err)
+	_, err = Open(transaction, "j").AppendMarker(protocol.EndTxnMarker{ProducerID: 7, Commit: true}, 2, 1)
+	require.NoError(f, err)
+	f.Add(transaction.batches[0])
+	f.Add(transaction.batches[1])
 	f.Fuzz(func(t *testing.T, batch []byte) {
 		if len(batch) > protocol.BatchHeaderLen {
 			protocol.RenewCRC(batch) // damage behind the checksum is what is interesting
 		}
 		log := &memLog{batches: [][]byte{batch}, high: 2, end: 2}
-		_, err := Open(log, "j").Replay(ctx, 0, func(offset int64, _ Record) error {
+		_, err := Open(log, "j").ReplayTransactions(ctx, 0, func(offset int64, _ Record) error {
+			require.GreaterOrEqual(t, offset, int64(0))
+			return nil
+		}, func(offset int64, _ Transaction, _ bool) error {
 			require.GreaterOrEqual(t, offset, int64(0))
 			return nil
 		})

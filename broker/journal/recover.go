@@ -119,11 +119,15 @@ func (r *recovery) drop(ctx context.Context, why string) error {
 
 // fromLog replays what the view has not seen.
 func (r *recovery) fromLog(ctx context.Context) error {
+	var end func(offset int64, t Transaction, commit bool) error
+	if transactional, ok := r.state.(Transactional); ok {
+		end = transactional.End
+	}
 	for {
-		next, err := r.journal.Replay(ctx, r.Applied, func(offset int64, record Record) error {
+		next, err := r.journal.ReplayTransactions(ctx, r.Applied, func(offset int64, record Record) error {
 			r.Replayed++
 			return r.state.Apply(offset, record)
-		})
+		}, end)
 		r.Applied = next
 		var lost *CorruptError
 		tolerant, ok := r.state.(Tolerant)
