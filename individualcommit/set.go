@@ -13,10 +13,15 @@ import (
 // A B-tree holds the edges of the runs (see node); where many lie close together a leaf
 // is a bitmap.
 type OffsetSet struct {
-	root *node // nil: empty
-	all  sum
-	pool wordPool
+	root  *node // nil: empty
+	all   sum
+	pool  wordPool
+	spare *node // a small root that the set had before it became empty
 }
+
+// spareBytes is how much memory a root may take that is kept for when the set has members
+// again: one that is empty every other moment allocates nothing then.
+const spareBytes = 1024
 
 // Add makes the offsets of r members. An empty run adds none.
 func (s *OffsetSet) Add(r Run) { s.fill(r, true) }
@@ -32,16 +37,34 @@ func (s *OffsetSet) fill(r Run, member bool) {
 		return
 	}
 	if s.root == nil {
-		s.root = &node{from: make([]int64, 1, 2), leaves: make([]leaf, 1, 2)}
-		s.all = sum{bytes: s.root.bytes()}
+		s.plant()
 	}
 	s.all.add(s.root.fill(cut{r.Start, r.End, member, true, true}, &s.pool))
 	s.tidyRoot()
 }
 
+// plant gives an empty set a root, with one leaf without edges.
+func (s *OffsetSet) plant() {
+	if s.root, s.spare = s.spare, nil; s.root == nil {
+		s.root = &node{from: make([]int64, 1, 2), leaves: make([]leaf, 1, 2)}
+	}
+	s.all = s.root.total()
+}
+
+// uproot takes the root of a set away that has become empty.
+func (s *OffsetSet) uproot() {
+	root := s.root
+	small := root.lowest() && s.all.bytes <= spareBytes
+	s.Clear()
+	if small {
+		root.from[0] = 0
+		s.spare = root
+	}
+}
+
 func (s *OffsetSet) tidyRoot() {
 	if s.all.edges == 0 {
-		s.Clear()
+		s.uproot()
 		return
 	}
 	if len(s.root.from) > nodeMax {
@@ -135,4 +158,10 @@ func (s *OffsetSet) End() int64 {
 }
 
 // MemoryBytes is how much memory the set takes beside the OffsetSet itself.
-func (s *OffsetSet) MemoryBytes() int64 { return s.all.bytes + s.pool.bytes() }
+func (s *OffsetSet) MemoryBytes() int64 {
+	n := s.all.bytes + s.pool.bytes()
+	if s.spare != nil {
+		n += s.spare.total().bytes
+	}
+	return n
+}

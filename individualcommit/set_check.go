@@ -12,6 +12,9 @@ func (s *OffsetSet) CheckInvariants() error {
 		if s.all != (sum{}) {
 			return fmt.Errorf("an empty set sums up to %+v", s.all)
 		}
+		if n := s.spare; n != nil && (len(n.leaves) != 1 || n.leaves[0].edges != 0 || n.leaves[0].weight != 0 || n.leaves[0].before) {
+			return fmt.Errorf("the root that is kept for later is %+v", *n)
+		}
 		return nil
 	}
 	if total := s.root.total(); total != s.all {

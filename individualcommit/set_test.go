@@ -242,3 +242,21 @@ func requireTrueCount(t *testing.T, s *OffsetSet, before int64) {
 	require.InEpsilon(t, real, s.MemoryBytes(), 0.05)
 	runtime.KeepAlive(s)
 }
+
+// TestASetThatBecomesEmptyAllocatesNothing: as does the set of a window that moves along
+// and has no gap every other moment.
+func TestASetThatBecomesEmptyAllocatesNothing(t *testing.T) {
+	var s OffsetSet
+	at := int64(0)
+	step := func() {
+		for i := range int64(100) {
+			s.Add(Run{Start: at + 2*i, End: at + 2*i + 1})
+		}
+		s.Remove(Run{Start: at, End: at + 200})
+		require.True(t, s.Empty())
+		at += 10_000
+	}
+	step()
+	require.Zero(t, testing.AllocsPerRun(100, step))
+	require.NoError(t, s.CheckInvariants())
+}
