@@ -1,9 +1,6 @@
 package cooperative
 
-import (
-	"math"
-	"slices"
-)
+import "slices"
 
 // Want is what a fetch asks for.
 type Want struct {
@@ -79,146 +76,6 @@ func (d *Dispatcher) room() int {
 	return d.config.Limits.Acquired - d.holds.count[Acquired]
 }
 
-// deal fills the hand: up to limit with the records of the member's own keys, of which up
-// to share with what others could have. Each of these comes first every other time, and
-// neither fills more than half if there is some of the other, so that nothing that is
-// always there keeps the other from being dealt.
-func (d *Dispatcher) deal(limit, share int) {
-	own := listName{of: d.hand.member, member: true}
-	d.keysFirst = !d.keysFirst
-	if !d.keysFirst {
-		d.dealLanes(d.half(min(share, limit)))
-	}
-	before := len(d.hand.offsets)
-	d.dealKeys(own, d.half(limit))
-	ownRecords := len(d.hand.offsets) - before
-	d.dealLanes(min(limit, share+ownRecords))
-	d.dealKeys(own, limit)
-}
-
-// half is half of the way from what the hand holds to limit.
-func (d *Dispatcher) half(limit int) int {
-	n := len(d.hand.offsets)
-	return n + max(limit-n+1, 0)/2
-}
-
-// dealLanes fills the hand to limit from the lanes that are its member's to take from.
-func (d *Dispatcher) dealLanes(limit int) {
-	if d.config.Mode != KeyRange {
-		d.dealLane(0, limit)
-		return
-	}
-	d.marks = d.marks[:0]
-	for i := range d.lanes {
-		if l := &d.lanes[i]; l.holder == d.hand.member && l.available() > 0 {
-			d.marks = append(d.marks, uint32(i))
-		}
-	}
-	n := len(d.marks)
-	if n == 0 {
-		return
-	}
-	m := d.members.at(d.hand.member)
-	m.bucket++
-	for pass := range 2 {
-		for i := range n {
-			to := limit
-			if pass == 0 {
-				left := n - i
-				to = len(d.hand.offsets) + (limit-len(d.hand.offsets)+left-1)/left
-			}
-			d.dealLane(d.marks[(m.bucket+i)%n], to)
-		}
-	}
-}
-
-func (d *Dispatcher) dealLane(li uint32, limit int) {
-	if d.lanes[li].foreign > 0 {
-		return
-	}
-	keys := listName{of: li}
-	if d.keysFirst {
-		d.dealKeys(keys, d.half(limit))
-	} else {
-		d.dealStream(li, d.half(limit), math.MaxInt64)
-		d.dealKeys(keys, limit)
-	}
-	d.dealStream(li, limit, math.MaxInt64)
-	d.dealKeys(keys, limit)
-}
-
-// dealKeys fills the hand to limit with records of ready keys, some of each at a time.
-func (d *Dispatcher) dealKeys(n listName, limit int) {
-	for len(d.hand.offsets) < limit && !d.hand.full {
-		ki := d.list(n).head
-		if ki == none {
-			return
-		}
-		d.dealKey(ki, min(limit, len(d.hand.offsets)+max(1, (limit+7)/8)))
-		d.delist(ki)
-		d.place(ki) // at the end
-	}
-}
-
-func (d *Dispatcher) dealKey(ki uint32, limit int) {
-	for k := d.keys.at(ki); k.wait != none && d.stateOf(k.wait) == Available && len(d.hand.offsets) < limit && !d.hand.full; {
-		r := k.wait
-		switch d.offer(d.pages.offsetOf(r)) {
-		case keep:
-			return
-		case dealt:
-			k.wait = d.nextWaiting(d.pages.link(r).next)
-			k.startTaken(d.pages.offsetOf(r))
-			k.holder = d.hand.member
-		case gone:
-			d.unlink(ki, r)
-			d.pages.tidy(r >> pageShift)
-		}
-		k.waiting--
-		d.waiting--
-	}
-}
-
-// dealStream fills the hand to limit with records of a lane below an offset that were not
-// dealt before or have no key, in order of the offsets.
-func (d *Dispatcher) dealStream(li uint32, limit int, below int64) {
-	l := &d.lanes[li]
-	from := int64(-1) // pool records below at have been dealt
-	at := int64(0)
-	for len(d.hand.offsets) < limit && !d.hand.full {
-		run, ok := l.pool.Next(at)
-		if l.fresh.n > 0 && (!ok || l.fresh.at(0).offset < run.Start) {
-			if l.fresh.at(0).offset >= below || l.ready.n > 0 && d.hand.looks <= 0 || !d.examine(li) {
-				break
-			}
-			continue
-		}
-		if !ok || run.Start >= below {
-			break
-		}
-		if l.fresh.n > 0 {
-			run.End = min(run.End, l.fresh.at(0).offset)
-		}
-		if from < 0 {
-			from = run.Start
-		}
-		at = d.offerRun(Run{Start: run.Start, End: min(run.End, below)}, limit)
-	}
-	if from >= 0 {
-		l.pool.Remove(Run{Start: from, End: at})
-	}
-}
-
-// offerRun offers records one after another, and gives the first that was not taken.
-func (d *Dispatcher) offerRun(r Run, limit int) int64 {
-	for ; r.Start < r.End && len(d.hand.offsets) < limit && !d.hand.full; r.Start++ {
-		if d.offer(r.Start) == keep {
-			break
-		}
-	}
-	return r.Start
-}
-
 type verdict uint8
 
 const (
@@ -264,14 +121,4 @@ func (d *Dispatcher) handLimit(count, all int) int {
 	default:
 		return all
 	}
-}
-
-// toBatchEnd deals what is available of the stored batch that the last record is of.
-func (d *Dispatcher) toBatchEnd(w Want) {
-	n := len(d.hand.offsets)
-	if w.BatchEnd == nil || n == 0 || d.hand.full || d.config.Mode == KeyRange {
-		return
-	}
-	last := d.hand.offsets[n-1]
-	d.dealStream(0, d.hand.limit, w.BatchEnd(last))
 }

@@ -41,23 +41,10 @@ func (d *Dispatcher) NextAgain() (a Again, ok bool) {
 		l := &d.lanes[i]
 		if l.spilt() && !l.asked && l.fresh.n+int(l.pool.Count()) < d.ahead.read/4 {
 			l.asked = true
-			a = Again{Start: l.from, End: l.to, lane: uint32(i)}
-			a.SlotLo, a.SlotHi = d.slotsOf(i)
-			return a, true
+			return Again{Start: l.from, End: l.to, SlotLo: l.lo, SlotHi: l.hi, lane: uint32(i)}, true
 		}
 	}
 	return Again{}, false
-}
-
-// slotsOf are the first and the last slot of the partition that are in a lane's bucket.
-func (d *Dispatcher) slotsOf(li int) (lo, hi uint16) {
-	whole := d.config.Assignment.Buckets().Interval(int32(li), d.config.Line)
-	for _, s := range d.config.Line.AppendSlots(nil, whole, d.config.Partition+1) {
-		if s.Partition == d.config.Partition {
-			return uint16(s.Start), uint16(s.End - 1)
-		}
-	}
-	return 0, 0
 }
 
 // FeedAgain takes what was read of the stretch, from its start up to the end of the

@@ -3,6 +3,7 @@ package cooperative
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // CheckInvariants says what is wrong with the dispatcher, for tests. It looks at all
@@ -154,6 +155,9 @@ func (d *Dispatcher) checkLanes() error {
 		fresh, foreign = fresh+l.fresh.n, foreign+l.foreign
 		if l.spilt() {
 			spilt++
+		}
+		if l.holder != none && (d.idOf(l.holder) != l.holderID || !slices.Contains(d.members.at(l.holder).lanes, uint32(i))) {
+			return fmt.Errorf("lane %d of %q is with %q, who has %v", i, l.holderID, d.idOf(l.holder), d.members.at(l.holder).lanes)
 		}
 		for n := 1; n < l.fresh.n; n++ {
 			if l.fresh.at(n-1).offset >= l.fresh.at(n).offset {

@@ -147,7 +147,7 @@ func (d *Dispatcher) MemoryBytes() int64 {
 	n := bytesOf(&d.pages.all) + bytesOf(&d.pages.counts) + bytesOf(&d.holds.all) + bytesOf(&d.holds.groups) +
 		bytesOf(&d.keys) + bytesOf(&d.members.arena)
 	n += 8*int64(cap(d.pages.by.places)+cap(d.keyBy.places)) + 4*int64(cap(d.holds.due)+cap(d.keyAsks)+cap(d.marks)+cap(d.waitList))
-	n += 8 * int64(cap(d.offsets)+cap(d.hand.offsets))
+	n += 8*int64(cap(d.offsets)+cap(d.hand.offsets)) + 4*int64(cap(d.laneAt)) + int64(unsafe.Sizeof(stream{}))*int64(cap(d.streams))
 	for i := range d.pages.links.classes {
 		c := &d.pages.links.classes[i]
 		n += int64(unsafe.Sizeof(link{}))*int64(cap(c.items)) + 4*int64(cap(c.free))

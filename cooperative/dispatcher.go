@@ -63,6 +63,7 @@ type Dispatcher struct {
 	waiting  int // records that are in the list of a key and not taken by a member
 	fresh    int // records of all lanes that are not looked at
 	lanes    []lane
+	laneAt   []uint32 // KeyRange: the lane of every 256th key slot
 	foreign  int      // the sum over the lanes
 	keyAsks  []uint32 // the keys with records to read again
 	spilt    int      // lanes with records to read again
@@ -76,6 +77,7 @@ type Dispatcher struct {
 	back      Run    // records on their way back to the pool
 	offsets   []int64
 	marks     []uint32
+	streams   []stream
 }
 
 // New makes the dispatcher of the share partition of a ledger, which it reads and does

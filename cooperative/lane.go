@@ -8,8 +8,9 @@ import (
 )
 
 // lane is records that the same members may be dealt: all of the partition, or in
-// KeyRange those of a bucket.
+// KeyRange those of a bucket, as far as it covers the partition.
 type lane struct {
+	lo, hi   uint16                     // KeyRange: the first and the last of its key slots
 	pool     individualcommit.OffsetSet // available records without order: of null keys, and all in RoundRobin
 	fresh    ring                       // records with a key that were not looked at
 	ready    list                       // keys with a record for any member of the lane
@@ -31,22 +32,51 @@ func (l *lane) available() int {
 }
 
 func (d *Dispatcher) makeLanes() {
-	n := 1
-	if d.config.Mode == KeyRange {
-		n = int(d.config.Assignment.Buckets().Count())
-	}
-	d.lanes = make([]lane, n)
+	d.lanes, d.laneAt = nil, nil
 	d.fresh, d.foreign, d.spilt = 0, 0, 0
+	for i := range d.members.items {
+		d.members.items[i].lanes = nil
+	}
+	if d.config.Mode != KeyRange {
+		d.lanes = []lane{{ready: emptyList, holder: none}}
+		return
+	}
+	d.lanes, d.laneAt = bucketLanes(&d.config)
 	for i := range d.lanes {
-		l := &d.lanes[i]
-		l.ready, l.holder = emptyList, none
-		if d.config.Mode == KeyRange {
-			l.holderID = d.config.Assignment.Holder(int32(i))
-			if m, ok := d.members.by[l.holderID]; ok {
-				l.holder = m
-			}
+		if m, ok := d.members.by[d.lanes[i].holderID]; ok {
+			d.give(uint32(i), m)
 		}
 	}
+}
+
+// slotsAtOnce is how many slots an entry of Dispatcher.laneAt is for.
+const slotsAtOnce = 256
+
+// bucketLanes makes a lane of each bucket that covers slots of the partition, in order of
+// these, and the lanes in which every 256th slot is, from where it is not far to the lane of
+// any other.
+func bucketLanes(c *Config) (lanes []lane, laneAt []uint32) {
+	buckets := c.Assignment.Buckets()
+	first := c.Line.Point(c.Partition, 0)
+	for at := int64(0); at < keyfilter.Slots; {
+		bucket := buckets.At(first+at, c.Line)
+		end := min(buckets.Interval(bucket, c.Line).End-first, keyfilter.Slots)
+		for int64(len(laneAt))*slotsAtOnce < end {
+			laneAt = append(laneAt, uint32(len(lanes)))
+		}
+		lanes = append(lanes, lane{
+			lo: uint16(at), hi: uint16(end - 1), ready: emptyList, holderID: c.Assignment.Holder(bucket), holder: none,
+		})
+		at = end
+	}
+	return lanes, laneAt
+}
+
+// give makes a member the holder of a lane.
+func (d *Dispatcher) give(li, member uint32) {
+	d.lanes[li].holder = member
+	m := d.members.at(member)
+	m.lanes = append(m.lanes, li)
 }
 
 // laneOf is the lane of a key's hash.
@@ -54,8 +84,12 @@ func (d *Dispatcher) laneOf(hash uint64) uint32 {
 	if d.config.Mode != KeyRange {
 		return 0
 	}
-	point := d.config.Line.Point(d.config.Partition, uint16(hash>>48))
-	return uint32(d.config.Assignment.Buckets().At(point, d.config.Line))
+	slot := uint16(hash >> 48)
+	li := d.laneAt[slot/slotsAtOnce]
+	for d.lanes[li].hi < slot {
+		li++
+	}
+	return li
 }
 
 // laneOfOffset is the lane of a record without a key.

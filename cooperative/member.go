@@ -2,11 +2,12 @@ package cooperative
 
 // member is somebody who acquires records.
 type member struct {
-	id     string
-	holds  uint32 // the first of its own, none: it has none
-	ready  list   // KeyOrdered: keys that it has records of, with more to be dealt
-	want   int    // of its waiting fetch, 0: it has none
-	bucket int    // KeyRange: where it is dealt from next
+	id    string
+	holds uint32   // the first of its own, none: it has none
+	ready list     // KeyOrdered: keys that it has records of, with more to be dealt
+	want  int      // of its waiting fetch, 0: it has none
+	lanes []uint32 // KeyRange: those that it holds, in order
+	turn  int      // KeyRange: of its lanes, with which the dealing of ready keys begins
 }
 
 type members struct {
@@ -23,7 +24,7 @@ func (d *Dispatcher) member(id string) uint32 {
 	d.members.by[id] = i
 	for l := range d.lanes {
 		if d.lanes[l].holderID == id {
-			d.lanes[l].holder = i
+			d.give(uint32(l), i)
 		}
 	}
 	return i
@@ -32,10 +33,8 @@ func (d *Dispatcher) member(id string) uint32 {
 // dropMember forgets a member that holds nothing of its own.
 func (d *Dispatcher) dropMember(i uint32) {
 	d.unwait(i)
-	for l := range d.lanes {
-		if d.lanes[l].holder == i {
-			d.lanes[l].holder = none
-		}
+	for _, l := range d.members.at(i).lanes {
+		d.lanes[l].holder = none
 	}
 	delete(d.members.by, d.members.at(i).id)
 	d.members.remove(i)

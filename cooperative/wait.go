@@ -59,10 +59,8 @@ func (d *Dispatcher) Ready(dst []string) []string {
 // ofLanes is about how many records of its own lanes a member could get, in KeyRange.
 func (d *Dispatcher) ofLanes(mi uint32) int {
 	n := 0
-	for i := range d.lanes {
-		if l := &d.lanes[i]; l.holder == mi {
-			n += l.available()
-		}
+	for _, li := range d.members.at(mi).lanes {
+		n += d.lanes[li].available()
 	}
 	return n
 }
