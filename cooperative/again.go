@@ -95,17 +95,22 @@ func (d *Dispatcher) feedKeyAgain(a Again, r Records) {
 		return
 	}
 	k := d.keys.at(ki)
+	kept := int(k.waiting)
+	if d.behindStretch(k) {
+		kept = 0 // none of them can be dealt before what is read here
+	}
 	eachRecord(r, func(offset int64, rk Key) bool {
 		if rk.Null || rk.Hash != a.hash || offset < k.from || offset >= k.to || d.ledger.IsCommitted(offset) {
 			return true
 		}
-		if int(k.waiting) >= d.ahead.reloadUpTo || int(k.waiting) >= d.ahead.reloadLeast && d.overfull() {
+		if kept >= d.ahead.reloadUpTo || kept >= d.ahead.reloadLeast && d.overfull() {
 			k.from = offset
 			return false
 		}
 		k.from = offset + 1
 		if !d.isTaken(offset) && !d.isTracked(offset) {
 			d.addWaiting(ki, offset)
+			kept++
 		}
 		return true
 	}, func() { k.from = max(k.from, min(r.End, k.to)) })
@@ -137,7 +142,7 @@ func (d *Dispatcher) overfull() bool {
 
 // asksAgain tells whether it is time for a key to ask for more of its records.
 func (d *Dispatcher) asksAgain(k *key) bool {
-	return k.from < k.to && !k.asked && (k.waiting == 0 || int(k.waiting) <= d.ahead.reloadAt && !d.overfull())
+	return k.from < k.to && !k.asked && (k.waiting == 0 || d.behindStretch(k) || int(k.waiting) <= d.ahead.reloadAt && !d.overfull())
 }
 
 // spill tells whether a record is not to be kept, since its lane has enough waiting and

@@ -120,7 +120,7 @@ func (d *Dispatcher) checkKey(ki uint32, k *key, tracked *int) error {
 		return fmt.Errorf("of nothing")
 	case ready != k.listed || ready && in != k.in:
 		return fmt.Errorf("ready %v for %v, listed %v in %v", ready, in, k.listed, k.in)
-	case k.from < k.to && k.waiting == 0 && !k.asked:
+	case k.from < k.to && (k.waiting == 0 || d.behindStretch(k)) && !k.asked:
 		return fmt.Errorf("does not ask for [%d,%d)", k.from, k.to)
 	}
 	return d.checkOneHolder(k)

@@ -90,7 +90,7 @@ func (d *Dispatcher) dealKeys(n listName, limit int) {
 }
 
 func (d *Dispatcher) dealKey(ki uint32, limit int) {
-	for k := d.keys.at(ki); k.wait != none && d.stateOf(k.wait) == Available && len(d.hand.offsets) < limit && !d.hand.full; {
+	for k := d.keys.at(ki); k.wait != none && d.stateOf(k.wait) == Available && !d.behindStretch(k) && len(d.hand.offsets) < limit && !d.hand.full; {
 		r := k.wait
 		switch d.offer(d.pages.offsetOf(r)) {
 		case keep:

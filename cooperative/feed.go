@@ -132,10 +132,17 @@ func (d *Dispatcher) adopt(offset int64, k Key) {
 }
 
 // keepBefore puts the records of a key before offset, which were not looked at, in the list
-// of the key, so that what is there already is not dealt before them.
+// of the key, or in the stretch that is to be read again for it, so that what is there
+// already is not dealt before them.
 func (d *Dispatcher) keepBefore(ki uint32, offset int64) {
 	k := d.keys.at(ki)
 	hash, l := k.hash, &d.lanes[k.lane]
+	if from, to := l.from, min(l.to, offset); from < to {
+		if k.from < k.to {
+			from, to = min(from, k.from), max(to, k.to)
+		}
+		k.from, k.to = from, to
+	}
 	if !l.fresh.hasBefore(offset, hash) {
 		return
 	}

@@ -208,10 +208,16 @@ func (d *Dispatcher) place(ki uint32) {
 	}
 }
 
+// behindStretch tells whether records of a key that are not kept may come before the first
+// that waits: one that was pending or delayed before it was read.
+func (d *Dispatcher) behindStretch(k *key) bool {
+	return k.from < k.to && k.wait != none && d.pages.offsetOf(k.wait) >= k.from
+}
+
 // readyIn is the list in which a key belongs, if its next record can be dealt now.
 func (d *Dispatcher) readyIn(k *key) (in listName, ready bool) {
 	switch {
-	case k.wait == none || d.stateOf(k.wait) != Available:
+	case k.wait == none || d.stateOf(k.wait) != Available || d.behindStretch(k):
 		return in, false
 	case k.orphans > 0:
 		return in, false

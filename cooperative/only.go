@@ -55,7 +55,9 @@ func (d *Dispatcher) dealOnly(candidates []Candidate, limit, decided int) {
 		case d.config.Mode == RoundRobin || c.Key.Null:
 			d.dealLoose(c)
 		case d.isTaken(c.Offset):
-			d.adopt(c.Offset, c.Key)
+			if d.mayHave(d.laneOf(c.Key.Hash)) { // else what comes before it was not looked at
+				d.adopt(c.Offset, c.Key)
+			}
 		case d.isTracked(c.Offset):
 			d.dealTracked(c, limit)
 		default:
