@@ -155,6 +155,12 @@ func (f *offsetFetching) run(asked *kmsg.OffsetFetchRequestGroup, answer *kmsg.O
 		if f.b.isCurrent(f.of[i].Topic, found[i].TopicID) && found[i].OK {
 			c = &found[i].Committed
 		}
+		// Somebody who wants stable offsets waits for the end of transactions, whether they
+		// hold a plain offset of the group or individual ones.
+		if f.requireStable && (found[i].Pending || views[i].Pending) {
+			*at = offsetAnswer(at.Partition, nil, kerr.UnstableOffsetCommit.Code)
+			continue
+		}
 		f.answer(at, c, &views[i])
 	}
 	return nil
@@ -242,10 +248,6 @@ func (f *offsetFetching) answer(at *kmsg.OffsetFetchResponseGroupTopicPartition,
 		gaps = protocol.IndividualGaps{MaxCommit: v.MaxCommit, Gaps: v.Gaps, CompleteTo: v.CompleteTo}
 	} else if c != nil {
 		gaps.MaxCommit = c.Offset
-	}
-	if v.Pending && f.requireStable {
-		*at = offsetAnswer(at.Partition, nil, kerr.UnstableOffsetCommit.Code)
-		return
 	}
 	*at = offsetAnswer(at.Partition, c, 0)
 	if f.gaps != nil {

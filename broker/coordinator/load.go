@@ -12,7 +12,8 @@ import (
 )
 
 // viewState is the state of a shard as its log and its view see it. The view keeps
-// records as they are in the log, those of other kinds of groups too.
+// records as they are in the log, those of other kinds of groups too, and apart from them
+// what transactions may commit.
 type viewState struct {
 	state  *group.State
 	config group.Config
@@ -33,14 +34,31 @@ func (v *viewState) Reset() {
 
 // Load is part of journal.State.
 func (v *viewState) Load(key, value []byte) error {
-	v.apply(key, value)
+	if group.ForView(key) {
+		return v.state.LoadView(key, value)
+	}
+	v.apply(journal.Record{Key: key, Value: value})
 	return nil
 }
 
 // Apply is part of journal.State.
 func (v *viewState) Apply(_ int64, r journal.Record) error {
-	v.apply(r.Key, r.Value)
-	v.note(r.Key, bytes.Clone(r.Value))
+	if group.ForView(r.Key) {
+		v.ignore(fmt.Errorf("%w: its version is that of a key in views", group.ErrBadRecord))
+		return nil
+	}
+	v.apply(r)
+	if r.Transaction == nil {
+		v.note(r.Key, bytes.Clone(r.Value))
+	}
+	v.state.ViewChanges(v.note)
+	return nil
+}
+
+// End is part of journal.Transactional.
+func (v *viewState) End(_ int64, t journal.Transaction, commit bool) error {
+	v.state.EndTransaction(t.ProducerID, commit)
+	v.state.ViewChanges(v.note)
 	return nil
 }
 
@@ -49,24 +67,34 @@ func (v *viewState) note(key, value []byte) { v.dirty[string(key)] = value }
 
 // apply goes on without a record that can't be read: one bad record, which a client may
 // have produced, must not take down a partition's groups.
-func (v *viewState) apply(key, value []byte) {
-	r, err := group.DecodeRecord(key, value)
-	switch {
+func (v *viewState) apply(record journal.Record) {
+	r, err := group.DecodeRecord(record.Key, record.Value)
+	switch t := record.Transaction; {
 	case err != nil:
-		v.malformed++
-		v.log.Error("a record of __consumer_offsets cannot be read and is ignored", zap.Error(err))
+		v.ignore(err)
+		return
 	case !r.Known():
 		v.foreign++
-	default:
-		v.state.Apply(&r)
+		return
+	case t != nil:
+		r.Producer = &group.Producer{ID: t.ProducerID, Epoch: t.ProducerEpoch}
 	}
+	v.state.Apply(&r)
+}
+
+func (v *viewState) ignore(err error) {
+	v.malformed++
+	v.log.Error("a record of __consumer_offsets cannot be read and is ignored", zap.Error(err))
 }
 
 // Lost is part of journal.Tolerant: what a damaged batch held falls back to what was
 // before it, so that records are read again.
 func (v *viewState) Lost(e *journal.CorruptError) error {
+	dropped := v.state.DropPending()
+	v.state.ViewChanges(v.note)
 	v.log.Error("committed offsets and groups of a damaged batch are lost; "+
-		"groups go on from what they had committed before", zap.Error(e))
+		"groups go on from what they had committed before",
+		zap.Error(e), zap.Int("offsets of transactions before it, whose end may be lost", dropped))
 	return nil
 }
 

@@ -69,6 +69,8 @@ type PartitionOf struct {
 type Found struct {
 	group.Committed
 	OK bool
+	// Pending says that a transaction that has not ended commits another.
+	Pending bool
 }
 
 // Committed gives the committed offsets of partitions, in their order.
@@ -77,6 +79,7 @@ func (c *Coordinator) Committed(ctx context.Context, id string, partitions []Par
 		found := make([]Found, len(partitions))
 		for i, p := range partitions {
 			found[i].Committed, found[i].OK = t.state.Committed(id, p.TopicPartition, p.TopicID)
+			found[i].Pending = t.state.HasPending(id, p.TopicPartition, p.TopicID)
 		}
 		return found
 	})

@@ -182,14 +182,17 @@ func (s *shard) work(ops []*op) {
 	}
 	w.state.Tick(t.now, t.out)
 	for _, o := range ops {
-		if o.begin() {
+		if t.err == nil && o.begin() {
 			o.do(t)
 		}
 	}
-	w.state.Tick(t.now, t.out) // a delay may be zero
-	if err := s.append(t.now); err != nil {
-		s.fail(err)
-		finish(ops, s.gone(err))
+	if t.err == nil {
+		w.state.Tick(t.now, t.out) // a delay may be zero
+		t.err = s.append(t.now)
+	}
+	if t.err != nil {
+		s.fail(t.err)
+		finish(ops, s.gone(t.err))
 		return
 	}
 	s.tell()

@@ -15,6 +15,7 @@ type turn struct {
 	state *group.State
 	now   time.Time
 	out   *group.Output
+	err   error // the log has failed; nothing more is carried out in this turn
 }
 
 // op is a request in the queue of a shard.

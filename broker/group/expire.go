@@ -12,7 +12,8 @@ type Keep func(group string, tp TopicPartition, since time.Time) bool
 //
 // The time runs from the commit, and in a group that has lost its last member not before
 // that moment. (Kafka takes that moment alone, and so forgets at once what is committed
-// for a group that has long been empty.) In a group of consumers with members the time
+// for a group that has long been empty.) What a transaction may be about to commit keeps
+// an offset and its group. In a group of consumers with members the time
 // runs for topics that no member is subscribed to. Other groups with members keep all.
 func (s *State) Expire(now time.Time, keep Keep, out *Output) {
 	for _, id := range s.ids() {
@@ -29,7 +30,7 @@ func (s *State) Expire(now time.Time, keep Keep, out *Output) {
 // expireOffsets tells whether the group keeps no offset.
 func (s *State) expireOffsets(e *entry, now time.Time, keep Keep, out *Output) bool {
 	if len(e.offsets) == 0 {
-		return true
+		return len(e.pending) == 0
 	}
 	c := e.classic
 	if c.state != Empty && (c.protocolType != ConsumerProtocolType || !c.known || c.state != Stable) {
@@ -39,10 +40,11 @@ func (s *State) expireOffsets(e *entry, now time.Time, keep Keep, out *Output) b
 	if c.state == Empty && c.protocolType != "" {
 		emptySinceMs = c.sinceMs
 	}
-	none := true
+	none := len(e.pending) == 0
 	for _, o := range s.AllCommitted(e.id) {
 		sinceMs := max(o.CommitMs, emptySinceMs)
-		if !s.expired(now, &o.Committed, sinceMs) || c.state != Empty && c.subscribes(o.Topic) ||
+		if len(e.pending[o.TopicPartition]) > 0 ||
+			!s.expired(now, &o.Committed, sinceMs) || c.state != Empty && c.subscribes(o.Topic) ||
 			keep != nil && keep(e.id, o.TopicPartition, time.UnixMilli(sinceMs)) {
 			none = false
 			continue
@@ -75,35 +77,28 @@ func (s *State) Sweep(gone func(topic string, topicID [16]byte) bool, out *Outpu
 	}, out)
 }
 
-// Clamp lowers offsets that are past the end of their partition, as a crash that lost the
-// end of a log leaves them; otherwise records that come to be there would be skipped. end
-// gives the end of a partition, with ok false when it is not known. It returns what was
-// lowered, by group, with the offsets as they were.
-func (s *State) Clamp(end func(topic string, topicID [16]byte, partition int32) (offset int64, ok bool), out *Output) map[string][]PartitionOffset {
-	var lowered map[string][]PartitionOffset
-	for _, id := range s.ids() {
-		for _, o := range s.AllCommitted(id) {
-			last, ok := end(o.Topic, o.TopicID, o.Partition)
-			if !ok || o.Offset <= last {
-				continue
-			}
-			if lowered == nil {
-				lowered = make(map[string][]PartitionOffset)
-			}
-			lowered[id] = append(lowered[id], o)
-			o.Offset = last
-			s.emit(offsetRecord(id, o.TopicPartition, &o.Committed), out)
-		}
-	}
-	return lowered
-}
-
 func (s *State) deleteWhere(hit func(TopicPartition, *Committed) bool, out *Output) {
 	for _, id := range s.ids() {
-		for _, o := range s.AllCommitted(id) {
-			if hit(o.TopicPartition, &o.Committed) {
-				s.emit(offsetRecord(id, o.TopicPartition, nil), out)
+		e := s.groups[id]
+		for _, tp := range e.partitions() {
+			if e.allOf(tp, func(c *Committed) bool { return hit(tp, c) }) {
+				s.emit(offsetRecord(id, tp, nil), out)
 			}
 		}
 	}
+}
+
+// allOf tells whether all that is committed of a partition, and may be by a transaction,
+// is hit. A tombstone takes all of it; what is left for the sake of another is hit once
+// that transaction has ended.
+func (e *entry) allOf(tp TopicPartition, hit func(*Committed) bool) bool {
+	if c, ok := e.offsets[tp]; ok && !hit(&c) {
+		return false
+	}
+	for _, p := range e.pending[tp] {
+		if !hit(&p.offset) {
+			return false
+		}
+	}
+	return true
 }

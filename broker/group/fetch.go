@@ -9,11 +9,7 @@ import (
 // Committed is what the group has committed of a partition. An offset of another topic
 // of that name does not count; a zero topic id takes any.
 func (s *State) Committed(group string, tp TopicPartition, topicID [16]byte) (Committed, bool) {
-	e := s.groups[group]
-	if e == nil {
-		return Committed{}, false
-	}
-	c, ok := e.offsets[tp]
+	c, ok := s.groups[group].committed(tp)
 	if !ok || !c.Concerns(topicID) {
 		return Committed{}, false
 	}
@@ -63,14 +59,16 @@ func (s *State) CheckDeleteOffsets(group string, tps []TopicPartition) ([]*kerr.
 }
 
 // DeleteOffsets forgets offsets of topics that no member is subscribed to (OffsetDelete).
-// The errors are in the order of the partitions. Deleting what is not there succeeds.
+// The errors are in the order of the partitions. Deleting what is not there succeeds. What
+// transactions would commit is forgotten too.
 func (s *State) DeleteOffsets(group string, tps []TopicPartition, out *Output) ([]*kerr.Error, *kerr.Error) {
 	errs, err := s.CheckDeleteOffsets(group, tps)
 	if err != nil {
 		return nil, err
 	}
+	e := s.groups[group]
 	for i, tp := range tps {
-		if _, ok := s.groups[group].offsets[tp]; ok && errs[i] == nil {
+		if _, ok := e.committed(tp); (ok || len(e.pending[tp]) > 0) && errs[i] == nil {
 			s.emit(offsetRecord(group, tp, nil), out)
 		}
 	}
@@ -93,15 +91,17 @@ func (s *State) CheckDelete(group string) *kerr.Error {
 	return nil
 }
 
-// DeleteGroup deletes a group for which CheckDelete holds, with its offsets.
+// DeleteGroup deletes a group for which CheckDelete holds, with its offsets and those that
+// transactions would commit.
 func (s *State) DeleteGroup(group string, out *Output) *kerr.Error {
 	if err := s.CheckDelete(group); err != nil {
 		return err
 	}
-	for _, o := range s.AllCommitted(group) {
-		s.emit(offsetRecord(group, o.TopicPartition, nil), out)
+	e := s.groups[group]
+	for _, tp := range e.partitions() {
+		s.emit(offsetRecord(group, tp, nil), out)
 	}
-	if e := s.groups[group]; e != nil && e.share != nil {
+	if e.share != nil {
 		s.deleteShare(e, out)
 		return nil
 	}

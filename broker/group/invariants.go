@@ -22,6 +22,9 @@ func (s *State) CheckInvariants() error {
 			return fmt.Errorf("group %q in %s: %w", id, e.classic.state, err)
 		}
 	}
+	if err := s.checkPending(); err != nil {
+		return err
+	}
 	for i, d := range s.deadlines.queue {
 		if d.place != i+1 || d.at.Before(d.queued) {
 			return fmt.Errorf("deadline of %q: place %d, not %d; %v queued for %v", d.member, d.place, i+1, d.at, d.queued)

@@ -29,6 +29,9 @@ var ErrBadRecord = errors.New("malformed record of __consumer_offsets")
 type Record struct {
 	Key   []byte
 	Value []byte // nil: a tombstone
+	// Producer is whose transaction the record is part of, nil: of none. It is not in the
+	// bytes; records of one transaction are appended as that producer's.
+	Producer *Producer
 	// One of them is set, or none when the key's version belongs to somebody else.
 	offset *offsetChange
 	group  *groupChange

@@ -136,6 +136,12 @@ func (o *Output) Reset() {
 	o.Records, o.Replies, o.Events, o.Shares = o.Records[:0], o.Replies[:0], o.Events[:0], o.Shares[:0]
 }
 
+// Appended says that the records are appended; what else there is stays.
+func (o *Output) Appended() {
+	clear(o.Records)
+	o.Records = o.Records[:0]
+}
+
 func (o *Output) join(t Ticket, a JoinAnswer) {
 	if t != 0 {
 		o.Replies = append(o.Replies, Reply{Ticket: t, Join: &a})

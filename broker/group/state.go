@@ -26,6 +26,7 @@ type State struct {
 	config    Config
 	cluster   share.Cluster
 	groups    map[string]*entry
+	pending   pendingOffsets
 	deadlines deadlines
 	live      bool // loaded: sessions count
 }
@@ -37,11 +38,13 @@ type entry struct {
 	share    *share.Group
 	sessions map[string]*deadline // of the members of share, by id
 	offsets  map[TopicPartition]Committed
+	// pending are offsets of transactions that have not ended, by when they were written.
+	pending map[TopicPartition][]*pendingOffset
 }
 
 // NewState returns a State without groups. Apply what the log holds, then call Loaded.
 func NewState(config Config) *State {
-	return &State{config: config, cluster: noCluster{}, groups: make(map[string]*entry)}
+	return &State{config: config, cluster: noCluster{}, groups: make(map[string]*entry), pending: newPendingOffsets()}
 }
 
 // Loaded ends the loading: the sessions of the members found begin at now.
@@ -89,9 +92,13 @@ func (s *State) Tick(now time.Time, out *Output) {
 }
 
 // Apply carries out a record, live or in recovery. A record that is not this package's
-// changes nothing.
+// changes nothing, nor does one in a transaction that is no offset.
 func (s *State) Apply(r *Record) {
 	switch {
+	case r.Producer != nil:
+		if r.offset != nil {
+			s.applyPending(r.offset, *r.Producer)
+		}
 	case r.offset != nil:
 		s.applyOffset(r.offset)
 	case r.group != nil:
@@ -109,18 +116,37 @@ func (s *State) emit(r Record, out *Output) {
 func (s *State) applyOffset(change *offsetChange) {
 	e := s.groups[change.group]
 	if change.value == nil {
-		if e != nil {
-			delete(e.offsets, change.tp)
+		if e == nil {
+			return
+		}
+		delete(e.offsets, change.tp)
+		for len(e.pending[change.tp]) > 0 {
+			s.unstage(e, e.pending[change.tp][0]) // so that no marker brings them back
 		}
 		return
 	}
 	if e == nil {
 		e = s.add(change.group)
 	}
+	s.overtake(e, change.tp, s.pending.lastOrder+1)
+	e.commit(change.tp, change.value)
+}
+
+// commit sets what is committed of a partition.
+func (e *entry) commit(tp TopicPartition, c *Committed) {
 	if e.offsets == nil {
 		e.offsets = make(map[TopicPartition]Committed)
 	}
-	e.offsets[change.tp] = *change.value
+	e.offsets[tp] = *c
+}
+
+// committed is what is committed of a partition; of no entry nothing is.
+func (e *entry) committed(tp TopicPartition) (Committed, bool) {
+	if e == nil {
+		return Committed{}, false
+	}
+	c, ok := e.offsets[tp]
+	return c, ok
 }
 
 func (s *State) applyGroup(change *groupChange) {
@@ -149,10 +175,10 @@ func (s *State) add(id string) *entry {
 	return e
 }
 
-// forget removes a group. Offsets that are still there keep its id.
+// forget removes a group. Offsets that are still there, or may come to be, keep its id.
 func (s *State) forget(e *entry) {
 	s.release(e)
-	if len(e.offsets) == 0 {
+	if !e.keepsOffsets() {
 		delete(s.groups, e.id)
 		return
 	}

@@ -1,0 +1,162 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/lacunamq/lacuna/broker/group"
+	"github.com/lacunamq/lacuna/protocol"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+func txnCommitOf(producer group.Producer, id string, partition int32, offset int64) *group.TxnCommitRequest {
+	return &group.TxnCommitRequest{CommitRequest: *commitOf(id, partition, offset), Producer: producer}
+}
+
+func (r *rig) commitIn(producer group.Producer, id string, offset int64) error {
+	_, err := r.c.CommitInTransaction(context.Background(), txnCommitOf(producer, id, 0, offset))
+	return err
+}
+
+// end ends a transaction of version 2, whose marker has an epoch of its own.
+func (r *rig) end(producer group.Producer, id string, commit bool) error {
+	return r.c.EndTransaction(context.Background(), PartitionFor(id, rigPartitions),
+		protocol.EndTxnMarker{ProducerID: producer.ID, ProducerEpoch: producer.Epoch + 1, Commit: commit}, 2)
+}
+
+// requirePending is requireCommitted with a transaction that may change it.
+func (r *rig) requirePending(id string, offset int64) {
+	r.t.Helper()
+	found, err := r.c.Committed(context.Background(), id, []PartitionOf{{TopicPartition: group.TopicPartition{Topic: "t"}}})
+	require.NoError(r.t, err)
+	require.True(r.t, found[0].Pending)
+	if !found[0].OK {
+		found[0].Offset = -1
+	}
+	require.Equal(r.t, offset, found[0].Offset)
+}
+
+func TestTransactions(t *testing.T) {
+	r := newRig(t, nil)
+	a, b := group.Producer{ID: 1, Epoch: 3}, group.Producer{ID: 2}
+	require.NoError(t, r.commitIn(a, "g", 5))
+	r.requirePending("g", -1)
+	require.NoError(t, r.end(a, "g", true))
+	r.requireCommitted("g", 5)
+	require.NoError(t, r.end(a, "g", true), "driven again")
+
+	require.NoError(t, r.commitIn(b, "g", 6))
+	require.NoError(t, r.end(b, "g", false))
+	r.requireCommitted("g", 5)
+
+	// What came later counts, also when it went through a view.
+	for _, restart := range []func(){func() {}, r.restart, r.restartShards} {
+		b.Epoch++
+		require.NoError(t, r.commitIn(b, "g", 7))
+		restart()
+		require.NoError(t, r.commit("g", 8))
+		restart()
+		r.requirePending("g", 8)
+		require.NoError(t, r.end(b, "g", true))
+		restart()
+		r.requireCommitted("g", 8)
+
+		b.Epoch++
+		require.NoError(t, r.commitIn(b, "g", 9))
+		restart()
+		require.NoError(t, r.end(b, "g", true))
+		restart()
+		r.requireCommitted("g", 9)
+	}
+}
+
+// TestTransactionsThatTheLogRefuses holds that a producer that was fenced is told so, and
+// that nobody else notices.
+func TestTransactionsThatTheLogRefuses(t *testing.T) {
+	r := newRig(t, nil)
+	old, current := group.Producer{ID: 1, Epoch: 3}, group.Producer{ID: 1, Epoch: 5}
+	require.NoError(t, r.commitIn(current, "g", 5))
+	waiting, release := r.syncs.hold()
+	first := r.c.BeginCommit(commitOf("g", 1, 1))
+	<-waiting // what follows is in one turn, or in few
+	var all []func() error
+	for i := range int64(50) {
+		plain := r.c.BeginCommit(commitOf("g", 2, i))
+		late := r.c.BeginCommitInTransaction(txnCommitOf(old, "g", 0, 100+i))
+		again := r.c.BeginEndTransaction(PartitionFor("g", rigPartitions), protocol.EndTxnMarker{ProducerID: 1, ProducerEpoch: 4}, 2)
+		fine := r.c.BeginCommitInTransaction(txnCommitOf(current, "g", 0, 6+i))
+		all = append(all, func() error {
+			_, err := plain.Wait(context.Background())
+			return err
+		}, func() error {
+			if _, err := late.Wait(context.Background()); !errors.Is(err, kerr.InvalidProducerEpoch) {
+				return fmt.Errorf("the late commit: %w", err)
+			}
+			if err := again.Wait(context.Background()); !errors.Is(err, kerr.InvalidProducerEpoch) {
+				return fmt.Errorf("the late marker: %w", err)
+			}
+			return nil
+		}, func() error {
+			_, err := fine.Wait(context.Background())
+			return err
+		})
+	}
+	release(nil)
+	_, err := first.Wait(context.Background())
+	require.NoError(t, err)
+	for _, wait := range all {
+		require.NoError(t, wait())
+	}
+	r.requirePending("g", -1)
+	require.NoError(t, r.end(current, "g", true))
+	r.requireCommitted("g", 55)
+	r.restart()
+	r.requireCommitted("g", 55)
+	require.ErrorIs(t, r.commitIn(current, "g", 1), kerr.InvalidProducerEpoch, "the marker raised it")
+	require.ErrorIs(t, r.c.EndTransaction(context.Background(), PartitionFor("g", rigPartitions),
+		protocol.EndTxnMarker{ProducerID: 1, ProducerEpoch: 6, CoordinatorEpoch: -1}, 2), kerr.TransactionCoordinatorFenced)
+	require.Equal(t, map[int32]int{PartitionFor("g", rigPartitions): 1}, r.opened, "nothing was loaded anew")
+}
+
+// TestEndWithoutOffsets holds that partitions which were never written stay so, and that
+// there is one to end a transaction in.
+func TestEndWithoutOffsets(t *testing.T) {
+	r := newRig(t, nil)
+	producer := group.Producer{ID: 1}
+	require.NoError(t, r.end(producer, "g", true))
+	require.Empty(t, r.opened)
+	require.NoError(t, r.commit("g", 1))
+	require.NoError(t, r.end(producer, "g", true))
+	require.NoError(t, r.end(producer, "g", true))
+	r.requireCommitted("g", 1)
+	for _, partition := range []int32{-1, rigPartitions} {
+		require.ErrorIs(t, r.c.EndTransaction(context.Background(), partition, protocol.EndTxnMarker{}, 2), kerr.UnknownTopicOrPartition)
+	}
+}
+
+// TestTransactionsOnAFullDisk holds that a commit which could not be written has not
+// happened, nor has a marker.
+func TestTransactionsOnAFullDisk(t *testing.T) {
+	full := &fullLog{}
+	r := newRig(t, func(o *Options) {
+		inner := o.Open
+		o.Open = func(p int32) (Partition, error) {
+			part, err := inner(p)
+			full.Log = part.Log
+			part.Log = full
+			return part, err
+		}
+	})
+	producer := group.Producer{ID: 1}
+	require.NoError(t, r.commitIn(producer, "g", 5))
+	full.full.Store(true)
+	require.ErrorIs(t, r.end(producer, "g", true), kerr.NotCoordinator)
+	require.ErrorIs(t, r.commitIn(producer, "g", 6), kerr.NotCoordinator)
+	r.requirePending("g", -1)
+	full.full.Store(false)
+	require.NoError(t, r.end(producer, "g", true))
+	r.requireCommitted("g", 5)
+}
