@@ -1,6 +1,9 @@
 package cooperative
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 // AckType is what a member says of a record, in Kafka's numbers.
 type AckType int8
@@ -39,13 +42,17 @@ func (d *Dispatcher) Acknowledge(dst []Outcome, memberID string, acks []Ack, now
 	d.delayed = none
 	base := len(dst)
 	for _, a := range acks {
-		dst = append(dst, d.judge(m, known, a))
+		o := Done
+		if a.Type == Release { // one before it may take its records along
+			o = d.judge(m, known, a)
+		}
+		dst = append(dst, o)
 	}
 	end := int64(0)
 	for i, a := range acks {
 		o := &dst[base+i]
-		again := i > 0 && (a.Type != Release || a.Start < end)
-		if end = max(end, a.End); *o == Done && again {
+		judged := a.Type == Release && a.Start >= end
+		if end = max(end, a.End); *o == Done && !judged {
 			*o = d.judge(m, known, a)
 		}
 		if *o == Done {
@@ -83,7 +90,7 @@ func (d *Dispatcher) judge(m uint32, known bool, a Ack) Outcome {
 	for number := a.Start >> pageShift; number<<pageShift < a.End; number++ {
 		pi := d.pages.find(number)
 		mask := maskOf(number, a.Start, a.End)
-		if pi == none || mask&^d.heldBy(pi, m, Acquired) != 0 {
+		if pi == none || !d.hasAll(pi, mask, m) {
 			return NotHeld
 		}
 		if a.Type == Renew && d.foreign > 0 && d.anyMoved(pi, mask, m) {
@@ -91,6 +98,21 @@ func (d *Dispatcher) judge(m uint32, known bool, a Ack) Outcome {
 		}
 	}
 	return outcome
+}
+
+// hasAll tells whether a member has acquired all of a page's records in a mask.
+func (d *Dispatcher) hasAll(pi uint32, mask uint64, m uint32) bool {
+	if p := d.pages.at(pi); p.taken&mask != mask {
+		return false
+	}
+	for mask != 0 {
+		g := d.holds.group(d.groupOf(pi, mask&-mask))
+		if h := d.holds.at(g.hold); h.state != Acquired || h.member != m {
+			return false
+		}
+		mask &^= g.mask
+	}
+	return true
 }
 
 // heldBy is the mask of a page's records that a member has, in a state; none: whoever has.
@@ -123,7 +145,7 @@ func (d *Dispatcher) carryOut(m uint32, a Ack, nowMs int64, renewed *uint32, out
 		case pi == none: // all of it was released with records before it
 		case a.Type == Release:
 			eachBit(number, mask, func(offset int64) {
-				if _, bit := pageOf(offset); d.heldBy(pi, m, Acquired)&bit != 0 { // else released with one before it
+				if _, bit := pageOf(offset); d.hasAll(pi, bit, m) { // else released with one before it
 					d.release(pi, offset, true, d.backoffOf, nowMs, out)
 				}
 			})
@@ -181,8 +203,7 @@ func (d *Dispatcher) settle(gi uint32, mask uint64, out *Changes) {
 	g := d.holds.group(gi)
 	pi, state, orphan := g.page, d.holds.at(g.hold).state, d.isOrphan(gi)
 	d.untake(gi, mask, Settled)
-	p := d.pages.at(pi)
-	eachBit(p.number, p.tracked&mask, func(offset int64) { d.leaveKey(d.pages.refOf(pi, offset), state, orphan) })
+	d.leaveKeys(pi, d.pages.at(pi).tracked&mask, state, orphan)
 	d.forgetCounts(pi, mask, out)
 }
 
@@ -192,21 +213,26 @@ func (d *Dispatcher) isOrphan(gi uint32) bool {
 	return h.state == Pending && h.member == none
 }
 
-// leaveKey takes a record, which was in the state, out of the list of its key.
-func (d *Dispatcher) leaveKey(r ref, was State, orphan bool) {
-	ki := d.pages.link(r).key
-	k := d.keys.at(ki)
-	if orphan {
-		k.orphans--
+// leaveKeys takes the records of a mask, which were in the state, out of the lists of their
+// keys.
+func (d *Dispatcher) leaveKeys(pi uint32, mask uint64, was State, orphan bool) {
+	for left := mask; left != 0; left &= left - 1 {
+		r := pi<<pageShift | ref(bits.TrailingZeros64(left))
+		ki := d.pages.link(r).key
+		k := d.keys.at(ki)
+		if orphan {
+			k.orphans--
+		}
+		if was == Acquired || was == Pending {
+			k.taken--
+		} else {
+			k.waiting--
+			d.waiting--
+		}
+		d.bypass(k, r)
+		d.place(ki)
 	}
-	if was == Acquired || was == Pending {
-		k.taken--
-	} else {
-		k.waiting--
-		d.waiting--
-	}
-	d.unlink(ki, r)
-	d.place(ki)
+	d.pages.removeLinks(pi, mask)
 }
 
 // backoffOf is how long a record with so many deliveries behind it is not dealt.

@@ -178,9 +178,11 @@ func (d *Dispatcher) feedRecord(offset int64, k Key) {
 		l.pool.Add(Run{Start: offset, End: offset + 1})
 	case offset < max(d.frontier, d.refed) && (d.isTracked(offset) || l.fresh.has(offset)):
 	default:
-		if ki, known := d.keyBy.find(hash); known && offset < d.frontier && !l.fresh.hasBefore(offset, hash) {
-			d.addBehind(ki, offset) // reopened: later ones of its key may have been looked at
-			return
+		if offset < d.frontier { // reopened: later ones of its key may have been looked at
+			if ki, known := d.keyBy.find(hash); known && !l.fresh.hasBefore(offset, hash) {
+				d.addBehind(ki, offset)
+				return
+			}
 		}
 		d.addFresh(li, freshRecord{offset, hash})
 	}
@@ -215,7 +217,9 @@ func (d *Dispatcher) examine(li uint32) bool {
 		return true
 	}
 	d.popFresh(l)
-	ki = d.keyOf(f.hash)
+	if !known {
+		ki = d.addKey(f.hash, li)
+	}
 	d.insert(ki, f.offset)
 	k := d.keys.at(ki)
 	k.startTaken(f.offset)

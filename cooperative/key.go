@@ -77,9 +77,15 @@ func (d *Dispatcher) delist(ki uint32) {
 func (d *Dispatcher) keyOf(hash uint64) uint32 {
 	ki, ok := d.keyBy.find(hash)
 	if !ok {
-		ki = d.keys.add(key{hash: hash, lane: d.laneOf(hash), head: none, tail: none, wait: none, holder: none, live: true})
-		d.keyBy.put(ki)
+		ki = d.addKey(hash, d.laneOf(hash))
 	}
+	return ki
+}
+
+// addKey makes the key with a hash, of which there is none.
+func (d *Dispatcher) addKey(hash uint64, li uint32) uint32 {
+	ki := d.keys.add(key{hash: hash, lane: li, head: none, tail: none, wait: none, holder: none, live: true})
+	d.keyBy.put(ki)
 	return ki
 }
 
@@ -131,14 +137,19 @@ func (d *Dispatcher) join(k *key, a, b ref) {
 	}
 }
 
+// unlink takes a record out of the list of its key.
 func (d *Dispatcher) unlink(ki uint32, r ref) {
-	k := d.keys.at(ki)
-	l := *d.pages.link(r)
+	d.bypass(d.keys.at(ki), r)
+	d.pages.removeLinks(r>>pageShift, 1<<(r&(pageBits-1)))
+}
+
+// bypass takes a record out of the list of its key but for its link, which is to be removed.
+func (d *Dispatcher) bypass(k *key, r ref) {
+	l := d.pages.link(r)
 	if k.wait == r {
 		k.wait = d.nextWaiting(l.next)
 	}
 	d.join(k, l.prev, l.next)
-	d.pages.removeLink(r)
 }
 
 // nextWaiting is the first record from r on that no member and no transaction has.

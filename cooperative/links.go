@@ -101,19 +101,35 @@ func (p *pages) addLink(r ref, l link) {
 	g.tracked |= 1 << bit
 }
 
-func (p *pages) removeLink(r ref) {
-	g := p.at(r >> pageShift)
-	n := bits.OnesCount64(g.tracked)
-	bit := r & (pageBits - 1)
-	rank := bits.OnesCount64(g.tracked & (1<<bit - 1))
-	all := p.links.of(g.links)
-	copy(all[rank:n-1], all[rank+1:n])
-	g.tracked &^= 1 << bit
-	switch n--; {
+// removeLinks gives up the links of the offsets in mask, all of which are tracked.
+func (p *pages) removeLinks(i uint32, mask uint64) {
+	g := p.at(i)
+	was := g.tracked
+	g.tracked &^= mask
+	switch n := bits.OnesCount64(g.tracked); {
+	case was == 0:
 	case n == 0:
 		p.links.give(g.links)
 		g.links = noBlock
-	case g.links.class() > 0 && n <= g.links.room()/4:
-		g.links = p.links.move(g.links, g.links.class()-1, n)
+	default:
+		closeUp(p.links.of(g.links), was, mask)
+		class := g.links.class()
+		for class > 0 && n <= 8<<class/4 {
+			class--
+		}
+		if class != g.links.class() {
+			g.links = p.links.move(g.links, class, n)
+		}
+	}
+}
+
+// closeUp takes those of a mask out of the links of the tracked offsets.
+func closeUp(all []link, tracked, gone uint64) {
+	rank := func(below uint64) int { return bits.OnesCount64(tracked & below) }
+	n := rank(gone&-gone - 1) // so many are in their place
+	for gone != 0 {
+		i := rank(gone&-gone - 1)
+		gone &= gone - 1
+		n += copy(all[n:], all[i+1:rank(gone&-gone-1)]) // to the next that goes, or the end
 	}
 }

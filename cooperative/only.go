@@ -121,7 +121,9 @@ func (d *Dispatcher) dealFirst(c *Candidate, limit int) bool {
 		return true
 	case dealt:
 	}
-	ki = d.keyOf(c.Key.Hash)
+	if !known {
+		ki = d.addKey(c.Key.Hash, d.laneOf(c.Key.Hash))
+	}
 	d.insert(ki, c.Offset)
 	k := d.keys.at(ki)
 	k.startTaken(c.Offset)

@@ -117,7 +117,7 @@ func (d *Dispatcher) deadLetter(gi uint32, offset int64, cause Cause, out *Chang
 	pi, state, orphan := g.page, d.holds.at(g.hold).state, d.isOrphan(gi)
 	d.untake(gi, bit, Archiving)
 	if d.pages.at(pi).tracked&bit != 0 {
-		d.leaveKey(d.pages.refOf(pi, offset), state, orphan)
+		d.leaveKeys(pi, bit, state, orphan)
 	}
 	d.awaitDeadLetter(pi, offset, cause, out)
 }
