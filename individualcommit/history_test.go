@@ -242,12 +242,15 @@ func digest(s *State) string {
 		for _, key := range e.stagedKeys() {
 			st := e.staged[key]
 			p := Producer{key.producerID, st.producerEpoch}
-			line += fmt.Sprintf(", %v holds %v of %v", key, st.commit, slices.Collect(l.Staged(p)))
+			line += fmt.Sprintf(", %v holds %v of %v, found: %v", key, st.commit, slices.Collect(l.Staged(p)), slices.Contains(s.Staging(p), e.ID))
 		}
 		for number, counts := range e.Counts() {
 			line += fmt.Sprintf(", block %d has %q", number, counts)
 		}
 		lines = append(lines, line)
+	}
+	for p := range s.staging {
+		lines = append(lines, fmt.Sprintf("%v holds something of %d ledgers", p, len(s.Staging(p))))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")

@@ -121,7 +121,7 @@ func (s *State) applyPending(k *Key, value []byte) error {
 		e.trouble = err
 		return err
 	}
-	e.unstage(key) // which this record supersedes
+	s.take(e, key) // which this record supersedes
 	p := Producer{key.producerID, st.producerEpoch}
 	if at, held := e.Ledger.pending.heldElsewhere(p, st.commit); held {
 		s.recount(e)

@@ -2,6 +2,7 @@ package individualcommit
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -38,29 +39,42 @@ func (s *State) writeStaged(w *Records, e *Entry, key stagedKey, st staged) {
 
 // stage is what a pending record does, live or replayed.
 func (s *State) stage(e *Entry, key stagedKey, st staged) {
-	e.unstage(key)
+	s.take(e, key)
 	if e.staged == nil {
 		e.staged = make(map[stagedKey]staged)
 	}
 	e.staged[key] = st
-	e.Ledger.Stage(Producer{key.producerID, st.producerEpoch}, st.commit)
+	p := Producer{key.producerID, st.producerEpoch}
+	e.Ledger.Stage(p, st.commit)
+	of := s.staging[p]
+	if of == nil {
+		of = make(map[ID]int)
+		s.staging[p] = of
+	}
+	of[e.ID]++
 	s.recount(e)
 }
 
 // unstage is what the tombstone of a pending record does, live or replayed.
 func (s *State) unstage(e *Entry, key stagedKey) {
-	e.unstage(key)
+	s.take(e, key)
 	s.recount(e)
 	s.removeIfNothing(e)
 }
 
-func (e *Entry) unstage(key stagedKey) {
+// take takes a pending record away, if it is there.
+func (s *State) take(e *Entry, key stagedKey) {
 	st, ok := e.staged[key]
 	if !ok {
 		return
 	}
 	delete(e.staged, key)
 	p := Producer{key.producerID, st.producerEpoch}
+	if of := s.staging[p]; of[e.ID] > 1 {
+		of[e.ID]--
+	} else if delete(of, e.ID); len(of) == 0 {
+		delete(s.staging, p)
+	}
 	e.Ledger.EndStage(p)
 	for other, st := range e.staged { // what its other records hold stays pending
 		if other.producerID == p.ID && st.producerEpoch == p.Epoch {
@@ -68,6 +82,9 @@ func (e *Entry) unstage(key stagedKey) {
 		}
 	}
 }
+
+// Staging are the ledgers of which the transaction of p holds something, in no order.
+func (s *State) Staging(p Producer) []ID { return slices.Collect(maps.Keys(s.staging[p])) }
 
 // stagedKeys are the keys of the pending records, in order.
 func (e *Entry) stagedKeys() []stagedKey {
@@ -85,8 +102,8 @@ func (e *Entry) stagedKeys() []stagedKey {
 // EndTransaction ends the transaction of p for the ledger of e: if it commits, what is
 // pending in it becomes committed, with a record as for any commit; then its pending
 // records are buried. All of it belongs in one batch. Ending a transaction that holds
-// nothing does nothing.
-func (s *State) EndTransaction(w *Records, e *Entry, p Producer, commit bool, highWatermark, nowMs int64) {
+// nothing does nothing. The result is what it changed of the ledger, nothing if it aborts.
+func (s *State) EndTransaction(w *Records, e *Entry, p Producer, commit bool, highWatermark, nowMs int64) (d Delta) {
 	keys := slices.DeleteFunc(e.stagedKeys(), func(key stagedKey) bool {
 		return key.producerID != p.ID || e.staged[key].producerEpoch != p.Epoch
 	})
@@ -98,7 +115,7 @@ func (s *State) EndTransaction(w *Records, e *Entry, p Producer, commit bool, hi
 				move, metadata = e.Ledger.moveTo(st.offset, highWatermark), st.metadata
 			}
 		}
-		d := e.Ledger.plan(Request{Commit: slices.Collect(e.Ledger.Staged(p))}, move)
+		d = e.Ledger.plan(Request{Commit: slices.Collect(e.Ledger.Staged(p))}, move)
 		if !d.Empty() {
 			s.Log(w, e, d, metadata, nowMs)
 		}
@@ -106,6 +123,7 @@ func (s *State) EndTransaction(w *Records, e *Entry, p Producer, commit bool, hi
 	for _, key := range keys {
 		s.buryStaged(w, e, key)
 	}
+	return d
 }
 
 func (s *State) buryStaged(w *Records, e *Entry, key stagedKey) {

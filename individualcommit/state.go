@@ -23,6 +23,7 @@ type State struct {
 	newest     int32  // the highest owner epoch applied: records of an older owner are void
 	generation uint64 // the highest seen: a ledger is founded above it, so that no delta of one deleted before can be taken for its own
 	groups     map[string]map[topicPartition]*Entry
+	staging    map[Producer]map[ID]int // how many pending records a transaction has, by ledger
 	unknown    int
 	memory     int64
 	ring       int32 // how many delta positions are used, RingSize but in tests
@@ -85,6 +86,7 @@ func NewState(ownerEpoch int32) *State {
 	return &State{
 		ownerEpoch: ownerEpoch,
 		groups:     make(map[string]map[topicPartition]*Entry),
+		staging:    make(map[Producer]map[ID]int),
 		ring:       RingSize,
 		deltasMin:  deltasMin,
 	}

@@ -328,6 +328,15 @@ func (p *partition) Reopened(runs []individualcommit.Run, out *cooperative.Chang
 	}
 }
 
+// Ended is part of ledgers.ShareOwner.
+func (p *partition) Ended(runs []individualcommit.Run, committed bool, out *cooperative.Changes) {
+	if p.locked.dealing != nil {
+		p.locked.dealing.EndStage(runs, committed, p.d.nowMs(), out)
+		p.letters.add(p, out.DeadLetters)
+		p.rouse()
+	}
+}
+
 // Advanced is part of ledgers.ShareOwner.
 func (p *partition) Advanced(logStart int64, out *cooperative.Changes) {
 	if p.locked.dealing != nil {

@@ -52,8 +52,10 @@ type deaf struct{ counts []byte }
 func (d *deaf) Committed([]individualcommit.Run, *cooperative.Changes) {}
 func (d *deaf) Reopened([]individualcommit.Run, *cooperative.Changes)  {}
 func (d *deaf) Advanced(int64, *cooperative.Changes)                   {}
-func (d *deaf) Gone()                                                  {}
-func (d *deaf) AppendCounts(dst []byte, _ int64) []byte                { return append(dst, d.counts...) }
+
+func (d *deaf) Ended([]individualcommit.Run, bool, *cooperative.Changes) {}
+func (d *deaf) Gone()                                                    {}
+func (d *deaf) AppendCounts(dst []byte, _ int64) []byte                  { return append(dst, d.counts...) }
 
 var counts = []byte("counts")
 

@@ -34,6 +34,9 @@ type ShareOwner interface {
 	Committed(runs []individualcommit.Run, out *cooperative.Changes)
 	// Reopened tells of offsets that an operator has reopened.
 	Reopened(runs []individualcommit.Run, out *cooperative.Changes)
+	// Ended tells of offsets that a transaction had pending, when it ends: they are committed,
+	// or open again.
+	Ended(runs []individualcommit.Run, committed bool, out *cooperative.Changes)
 	// Advanced tells that the log starts at logStart now.
 	Advanced(logStart int64, out *cooperative.Changes)
 	// Gone tells that the Share is of no use any more: its ledger was deleted, rewound or set
@@ -61,14 +64,19 @@ func (r ShareReceipt) Done() <-chan struct{} { return r.receipt.Done() }
 // The error is ErrShareGone, and f was not called, when the owner was told Gone, or would
 // be. With any other error f was called, and the owner was told Gone.
 func (s *Share) Do(out *cooperative.Changes, f func(l *individualcommit.Ledger)) (ShareReceipt, error) {
+	return s.do(out, func() { f(s.e.Ledger) })
+}
+
+// do is Do for an f that may also leave records with s.l.
+func (s *Share) do(out *cooperative.Changes, f func()) (ShareReceipt, error) {
 	shard := s.l.s
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	if s.gone {
 		return ShareReceipt{}, ErrShareGone
 	}
-	f(s.e.Ledger)
-	if len(out.Commit) > 0 || len(out.Counts) > 0 {
+	f()
+	if len(out.Commit) > 0 || len(out.Counts) > 0 || s.l.records.Len() > 0 {
 		nowMs := shard.c.nowMs()
 		if err := s.l.take(s, out, nowMs); err != nil {
 			s.l.end(s.e.ID)

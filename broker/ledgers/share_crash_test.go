@@ -100,6 +100,10 @@ func (o *shareDealer) Advanced(logStart int64, out *cooperative.Changes) {
 	o.drop(run(0, logStart))
 }
 
+func (o *shareDealer) Ended([]individualcommit.Run, bool, *cooperative.Changes) {
+	require.Fail(o.c.t, "there are no transactions")
+}
+
 func (o *shareDealer) Gone() { o.gone = true }
 
 func (o *shareDealer) AppendCounts(dst []byte, block int64) []byte {

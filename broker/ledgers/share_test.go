@@ -43,6 +43,10 @@ func (o *listener) Advanced(logStart int64, out *cooperative.Changes) {
 	o.hear(out, "advanced %d", logStart)
 }
 
+func (o *listener) Ended(runs []individualcommit.Run, committed bool, out *cooperative.Changes) {
+	o.hear(out, "ended %v, committed: %v", runs, committed)
+}
+
 func (o *listener) Gone() { o.heard = append(o.heard, "gone") }
 
 func (o *listener) AppendCounts(dst []byte, block int64) []byte {

@@ -1,0 +1,128 @@
+package ledgers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/journal"
+	"github.com/lacunamq/lacuna/cooperative"
+	"github.com/lacunamq/lacuna/individualcommit"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Stage is Do for what a member of the share group wants to have committed with the
+// transaction of p. If f says so, the offsets of runs become pending in it: they stay
+// uncommitted until EndTransaction. f is told why that cannot be, when the ledger refuses
+// it: the error is one of Kafka's, and f must say no then. What is pending in the same
+// transaction already may be asked for again.
+func (s *Share) Stage(out *cooperative.Changes, p individualcommit.Producer, runs []individualcommit.Run,
+	f func(l *individualcommit.Ledger, refused error) (ok bool),
+) (ShareReceipt, error) {
+	return s.do(out, func() {
+		if f(s.e.Ledger, s.l.checkStage(s.e, p, runs)) && !holdsAll(s.e.Ledger, p, runs) {
+			s.l.state.Stage(&s.l.records, s.e, p, individualcommit.StageRequest{Offset: individualcommit.NoOffset, Commit: runs})
+		}
+	})
+}
+
+// checkStage judges whether a transaction may have the offsets of runs.
+func (l *loaded) checkStage(e *individualcommit.Entry, p individualcommit.Producer, runs []individualcommit.Run) error {
+	bounds, err := l.s.c.opts.Log.Bounds(partitionOf(e.ID))
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", e.ID, kerr.UnknownTopicOrPartition, err)
+	}
+	err = wireError(e.Ledger.CheckStage(p, runs, bounds.HighWatermark))
+	if err == nil {
+		err = l.s.c.room(runBytes * int64(len(runs)))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.ID, err)
+	}
+	return nil
+}
+
+// holdsAll tells whether all offsets of runs are pending in the transaction of p.
+func holdsAll(l *individualcommit.Ledger, p individualcommit.Producer, runs []individualcommit.Run) bool {
+	for held := range l.Staged(p) {
+		for len(runs) > 0 && held.Start <= runs[0].Start && runs[0].End <= held.End {
+			runs = runs[1:]
+		}
+	}
+	return len(runs) == 0
+}
+
+// EndTransaction ends the transaction of p for all ledgers of one partition of the internal
+// log: what they have pending in it becomes committed, or open again. It returns when that
+// is durable and, where a committed offset fell, the primary topic has followed. With an
+// error it is to be called again. A transaction that has nothing pending has ended.
+func (c *Coordinator) EndTransaction(ctx context.Context, index int32, p individualcommit.Producer, commit bool) error {
+	if index < 0 || int(index) >= len(c.shards) {
+		return fmt.Errorf("partition %d of %s: %w", index, individualcommit.TopicName, kerr.UnknownTopicOrPartition)
+	}
+	s := c.shards[index]
+	t, receipt, err := s.endTransaction(ctx, p, commit)
+	if err != nil {
+		return err
+	}
+	if err := s.await(ctx, receipt); err != nil {
+		return err
+	}
+	if len(t.changed) > 0 {
+		s.settle(t.changed)
+	}
+	if len(t.urgent) > 0 {
+		return s.follow(ctx, t.urgent)
+	}
+	return nil
+}
+
+// endTransaction carries out the end of a transaction, and gives what it has changed.
+func (s *shard) endTransaction(ctx context.Context, p individualcommit.Producer, commit bool) (t Commit, receipt journal.Receipt, err error) {
+	l, err := s.lock(ctx, false)
+	if err != nil {
+		return t, receipt, err
+	}
+	defer s.mu.Unlock()
+	if l == nil {
+		return t, receipt, nil // no ledger was ever founded here
+	}
+	var failed error
+	for _, id := range l.state.Staging(p) {
+		failed = errors.Join(failed, t.end(l, id, p, commit))
+	}
+	if err := s.appendLocked(); err != nil {
+		return t, receipt, err
+	}
+	return t, l.last, failed
+}
+
+// end ends a transaction for one ledger.
+func (t *Commit) end(l *loaded, id individualcommit.ID, p individualcommit.Producer, commit bool) error {
+	e := l.state.Get(id)
+	if err := e.Trouble(); err != nil {
+		return fmt.Errorf("%s: end a transaction: %w: %w", id, kerr.UnsupportedVersion, err)
+	}
+	bounds, err := l.s.c.opts.Log.Bounds(partitionOf(id))
+	switch {
+	case errors.Is(err, extension.ErrUnknownPartition):
+		return nil // the ledger goes, and with it what is pending
+	case err != nil:
+		return fmt.Errorf("%s: end a transaction: %w", id, err)
+	}
+	l.advance(e, bounds.Start)
+	runs := slices.Collect(e.Ledger.Staged(p))
+	stable, offset := e.Ledger.Stable(), e.Ledger.Committed()
+	delta := l.state.EndTransaction(&l.records, e, p, commit, bounds.HighWatermark, l.s.c.nowMs())
+	if delta.Move.Kind != individualcommit.MoveNone {
+		l.end(id)
+	} else if len(runs) > 0 {
+		l.tell(e, func(o ShareOwner, out *cooperative.Changes) { o.Ended(runs, commit, out) })
+	}
+	if !delta.Empty() {
+		t.note(l, id, e.Ledger.Stable() != stable, e.Ledger.Committed() < offset)
+	}
+	return nil
+}
