@@ -67,11 +67,10 @@ func (s *State) endWithoutBump(now time.Time, e *entry, req *EndRequest, out *Ou
 // endWithBump is End in version 2. Of the producer that the id has now it ends a
 // transaction, which may be empty if it is aborted; of the one before it is a retry.
 func (s *State) endWithBump(now time.Time, e *entry, req *EndRequest, out *Output) (Producer, *kerr.Error) {
-	retry := req.Producer == e.before()
 	switch {
 	case e.status.ending():
 		return None, kerr.ConcurrentTransactions
-	case e.status.complete() && retry:
+	case e.status.complete() && e.follows(req.Producer):
 		if e.status != completed(req.Commit) {
 			return None, kerr.InvalidTxnState
 		}

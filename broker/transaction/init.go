@@ -58,7 +58,7 @@ func (s *State) InitProducerID(now time.Time, req *InitRequest, out *Output) (Pr
 func (s *State) nextEpoch(now time.Time, v *value, req *InitRequest, out *Output) (Producer, *kerr.Error) {
 	again := false
 	if req.Expected != None && req.Expected != v.producer {
-		if req.Expected != v.before() {
+		if !v.follows(req.Expected) {
 			return None, kerr.ProducerFenced
 		}
 		again = v.producer.Epoch != maxEpoch

@@ -90,27 +90,27 @@ type value struct {
 	updateMs   int64
 }
 
-// before is the producer that the current one follows, if that one may come again because
-// it did not hear so: after InitProducerId with that producer, or after the end of a
-// transaction by version 2. Else it is None.
-func (v *value) before() Producer {
-	id, epoch := v.producer.ID, int16(noEpoch)
+// follows tells whether the producer of now is the successor of p, which may come again
+// because it did not hear so: after InitProducerId by p, or after the end of a transaction
+// of p by version 2.
+func (v *value) follows(p Producer) bool {
+	before := Producer{ID: v.producer.ID, Epoch: noEpoch}
 	switch {
 	case v.status == Empty:
-		epoch = v.initEpoch
+		before.Epoch = v.initEpoch
 	case v.status.complete() && v.version >= epochBumps:
-		if epoch = v.producer.Epoch - 1; epoch == noEpoch && v.previousID != id {
-			epoch = maxEpoch - 1
+		if before.Epoch = v.producer.Epoch - 1; v.rotated() {
+			before.Epoch = maxEpoch - 1
 		}
 	}
-	if epoch == noEpoch {
-		return None
+	if v.rotated() {
+		before.ID = v.previousID
 	}
-	if exhausted(epoch) && v.producer.Epoch == 0 {
-		id = v.previousID
-	}
-	return Producer{ID: id, Epoch: epoch}
+	return before.Epoch != noEpoch && p == before
 }
+
+// rotated tells whether the last change took a new producer id.
+func (v *value) rotated() bool { return v.previousID != v.producer.ID }
 
 // NewState returns a State without transactional ids. Apply what the log holds; then write
 // the markers of those that Ending lists.
