@@ -152,7 +152,7 @@ func (d *Dispatcher) carryOut(m uint32, a Ack, nowMs int64, renewed *uint32, out
 		case a.Type == Reject && d.config.Limits.DeadLetters:
 			eachBit(number, mask, func(offset int64) {
 				_, bit := pageOf(offset)
-				d.raise(pi, offset, out)
+				d.raise(offset, out)
 				d.deadLetter(d.groupOf(pi, bit), offset, Rejected, out)
 			})
 		case a.Type == Renew:
@@ -204,7 +204,7 @@ func (d *Dispatcher) settle(gi uint32, mask uint64, out *Changes) {
 	pi, state, orphan := g.page, d.holds.at(g.hold).state, d.isOrphan(gi)
 	d.untake(gi, mask, Settled)
 	d.leaveKeys(pi, d.pages.at(pi).tracked&mask, state, orphan)
-	d.forgetCounts(pi, mask, out)
+	d.forgetCounts(d.pages.at(pi).number, mask, out)
 }
 
 // isOrphan tells whether a group is pending of a member that is gone.

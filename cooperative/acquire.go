@@ -89,8 +89,8 @@ const (
 // its neighbours.
 func (d *Dispatcher) offer(offset int64) verdict {
 	h := &d.hand
-	if d.pages.counts.used() > 0 {
-		if count := int(d.pages.count(offset)); count > 0 {
+	if d.ended.all.used() > 0 {
+		if count := d.ended.of(offset); count > 0 {
 			if count >= d.config.Limits.Deliveries {
 				d.archive(offset, Available, h.out)
 				return gone

@@ -22,13 +22,18 @@ func (a *arena[T]) add(v T) uint32 {
 		a.items[i] = v
 		return i
 	}
-	if n := len(a.items); n == cap(a.items) { // in small steps, to have little to spare
-		items := make([]T, n, n+max(32, n/8))
-		copy(items, a.items)
-		a.items = items
-	}
-	a.items = append(a.items, v)
+	a.items = append(withRoom(a.items, 1), v)
 	return uint32(len(a.items) - 1)
+}
+
+// withRoom is items with room for n more. It grows in small steps, to have little to spare.
+func withRoom[T any](items []T, n int) []T {
+	if have := len(items); have+n > cap(items) {
+		grown := make([]T, have, have+max(n, 32, have/16))
+		copy(grown, items)
+		return grown
+	}
+	return items
 }
 
 func (a *arena[T]) at(i uint32) *T { return &a.items[i] }

@@ -9,7 +9,7 @@ import (
 // CheckInvariants says what is wrong with the dispatcher, for tests. It looks at all
 // there is.
 func (d *Dispatcher) CheckInvariants() error {
-	for _, check := range []func() error{d.checkHolds, d.checkPages, d.checkKeys, d.checkLanes, d.checkMembers} {
+	for _, check := range []func() error{d.checkHolds, d.checkPages, d.checkDeliveries, d.checkKeys, d.checkLanes, d.checkMembers} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -53,19 +53,42 @@ func (d *Dispatcher) checkPages() error {
 	pages := 0
 	for pi := range d.pages.all.items {
 		p := d.pages.at(uint32(pi))
-		if p.taken|p.counted|p.tracked == 0 {
+		if p.taken|p.tracked == 0 {
 			continue // removed, or the next check finds it
 		}
 		pages++
 		if found := d.pages.find(p.number); found != uint32(pi) {
 			return fmt.Errorf("page %d is at %d, found at %d", p.number, pi, found)
 		}
-		if (p.counted == 0) != (p.counts == none) || (p.tracked == 0) != (p.links == noBlock) {
-			return fmt.Errorf("page %d: counted %x with room at %d, tracked %x with room at %d", p.number, p.counted, p.counts, p.tracked, p.links)
+		if (p.tracked == 0) != (p.links == noBlock) {
+			return fmt.Errorf("page %d: tracked %x with room at %d", p.number, p.tracked, p.links)
 		}
 	}
 	if pages != d.pages.all.used() || pages != d.pages.by.used {
 		return fmt.Errorf("%d pages say something, of %d, of which %d are found", pages, d.pages.all.used(), d.pages.by.used)
+	}
+	return nil
+}
+
+func (d *Dispatcher) checkDeliveries() error {
+	n := 0
+	for i := range d.ended.all.items {
+		c := d.ended.all.at(uint32(i))
+		if c.mask == 0 {
+			continue // removed, or the next check finds it
+		}
+		n++
+		if d.ended.find(c.number) != c {
+			return fmt.Errorf("deliveries of page %d are not found", c.number)
+		}
+		for bit, count := range c.counts {
+			if (c.mask>>bit&1 == 1) != (count > 0) {
+				return fmt.Errorf("offset %d of page %d has %d deliveries, mask %x", bit, c.number, count, c.mask)
+			}
+		}
+	}
+	if n != d.ended.all.used() || n != d.ended.by.used {
+		return fmt.Errorf("%d pages have deliveries, of %d, of which %d are found", n, d.ended.all.used(), d.ended.by.used)
 	}
 	return nil
 }

@@ -26,14 +26,13 @@ var ErrUnknownVersion = errors.New("unknown version of delivery counts")
 
 // forgetCounts forgets the counts of records that are done, and if they were the last of
 // their block, says so.
-func (d *Dispatcher) forgetCounts(pi uint32, mask uint64, out *Changes) {
-	number := d.pages.at(pi).number
-	if !d.pages.dropCounts(pi, mask) {
+func (d *Dispatcher) forgetCounts(number int64, mask uint64, out *Changes) {
+	if !d.ended.forget(number, mask) {
 		return
 	}
 	block := number / blockPages
 	for n := block * blockPages; n < (block+1)*blockPages; n++ {
-		if i := d.pages.find(n); i != none && d.pages.at(i).counted != 0 {
+		if d.ended.find(n) != nil {
 			return
 		}
 	}
@@ -78,15 +77,14 @@ func (d *Dispatcher) AppendCounts(dst []byte, block int64) []byte {
 	var runs [BlockOffsets]countRun
 	n := 0
 	for number := block * blockPages; number < (block+1)*blockPages; number++ {
-		pi := d.pages.find(number)
-		if pi == none {
+		ended := d.ended.find(number)
+		if ended == nil {
 			continue
 		}
-		exhausted, rejected := d.archivingOf(pi)
-		p := d.pages.at(pi)
-		eachBit(number, p.counted, func(offset int64) {
+		exhausted, rejected := d.archivingOf(number)
+		eachBit(number, ended.mask, func(offset int64) {
 			_, bit := pageOf(offset)
-			c := countRun{at: int(offset % BlockOffsets), n: 1, count: d.pages.counts.at(p.counts)[offset&(pageBits-1)]}
+			c := countRun{at: int(offset % BlockOffsets), n: 1, count: ended.counts[offset&(pageBits-1)]}
 			switch {
 			case exhausted&bit != 0:
 				c.mark = markExhausted
@@ -108,7 +106,11 @@ func (d *Dispatcher) AppendCounts(dst []byte, block int64) []byte {
 }
 
 // archivingOf are the masks of a page's records that wait for their dead letters.
-func (d *Dispatcher) archivingOf(pi uint32) (exhausted, rejected uint64) {
+func (d *Dispatcher) archivingOf(number int64) (exhausted, rejected uint64) {
+	pi := d.pages.find(number)
+	if pi == none {
+		return 0, 0
+	}
 	for gi := d.pages.at(pi).first; gi != none; gi = d.holds.group(gi).nextInPage {
 		g := d.holds.group(gi)
 		switch h := d.holds.at(g.hold); {
@@ -222,7 +224,7 @@ func (d *Dispatcher) RestoreCounts(block int64, value []byte, out *Changes) erro
 		for offset := block*BlockOffsets + int64(c.at); c.n > 0; offset, c.n = offset+1, c.n-1 {
 			if !d.ledger.IsCommitted(offset) {
 				d.restoreCount(offset, c, out)
-				counted = counted || d.pages.count(offset) > 0
+				counted = counted || d.ended.of(offset) > 0
 			}
 		}
 	})
@@ -234,14 +236,12 @@ func (d *Dispatcher) RestoreCounts(block int64, value []byte, out *Changes) erro
 
 func (d *Dispatcher) restoreCount(offset int64, c countRun, out *Changes) {
 	number, bit := pageOf(offset)
-	pi := d.pages.get(number)
-	d.pages.setCount(pi, offset, c.count)
-	if c.mark == 0 || d.pages.at(pi).taken&bit != 0 {
+	d.ended.set(offset, c.count)
+	if c.mark == 0 || d.isTaken(offset) {
 		return
 	}
 	if !d.config.Limits.DeadLetters { // it was switched off meanwhile
-		d.forgetCounts(pi, bit, out)
-		d.pages.tidy(pi)
+		d.forgetCounts(number, bit, out)
 		out.commit(Run{Start: offset, End: offset + 1})
 		return
 	}
@@ -249,5 +249,5 @@ func (d *Dispatcher) restoreCount(offset int64, c countRun, out *Changes) {
 	if c.mark == markRejected {
 		cause = Rejected
 	}
-	d.awaitDeadLetter(pi, offset, cause, out)
+	d.awaitDeadLetter(offset, cause, out)
 }

@@ -108,13 +108,23 @@ func (d *Dispatcher) dealKey(ki uint32, limit int) {
 	}
 }
 
-// stream is a lane whose records that were not dealt before, or have no key, are being
-// dealt in the order of their offsets.
+// stream is the records of a lane that are dealt in the order of their offsets: those that
+// were not looked at, and those without order. What is dealt of the pool is taken out of it
+// when the stream is closed.
 type stream struct {
-	next int64 // the first of them
-	lane uint32
-	left int // how many more may be dealt
+	lane  uint32
+	left  int // how many more may be dealt
+	run   Run // of the pool, what is next
+	dealt Run // of the pool
 }
+
+// head is the first record of one of the streams.
+type head struct {
+	offset int64
+	stream int
+}
+
+const noOffset = math.MaxInt64
 
 // dealStreams fills the hand to limit with records of the lanes that were not dealt before
 // or have no key, in the order of their offsets, as if the lanes were one: what a member is
@@ -122,48 +132,57 @@ type stream struct {
 // the others does not fill more than half while they have any.
 func (d *Dispatcher) dealStreams(lanes []uint32, limit int) {
 	if len(lanes) == 1 {
-		if d.lanes[lanes[0]].foreign == 0 {
-			d.dealStream(lanes[0], limit, math.MaxInt64)
-		}
+		d.dealBelow(lanes[0], limit, noOffset)
 		return
 	}
-	if d.openStreams(lanes); len(d.streams) > 1 {
-		d.mergeStreams(limit, d.part(limit, 2))
-		d.openStreams(lanes)
-	}
-	d.mergeStreams(limit, limit)
-}
-
-func (d *Dispatcher) openStreams(lanes []uint32) {
 	d.streams = d.streams[:0]
 	for _, li := range lanes {
-		if l := &d.lanes[li]; l.foreign == 0 {
-			if next, ok := l.next(); ok {
-				d.streams = append(d.streams, stream{next: next, lane: li})
-			}
+		if l := &d.lanes[li]; l.foreign == 0 && l.fresh.n+int(l.pool.Count()) > 0 {
+			d.streams = append(d.streams, d.openStream(li))
 		}
 	}
+	if len(d.streams) > 1 {
+		d.mergeStreams(limit, d.part(limit, 2))
+	}
+	d.mergeStreams(limit, limit)
+	for i := range d.streams {
+		d.closeStream(&d.streams[i])
+	}
+}
+
+// dealBelow fills the hand to limit with such records of one lane below an offset.
+func (d *Dispatcher) dealBelow(li uint32, limit int, below int64) {
+	if d.lanes[li].foreign > 0 {
+		return
+	}
+	s := d.openStream(li)
+	d.dealStream(&s, limit, below)
+	d.closeStream(&s)
 }
 
 // mergeStreams deals from the streams, not more than most from each.
 func (d *Dispatcher) mergeStreams(limit, most int) {
-	q := d.streams
-	for i := range q {
-		q[i].left = most
+	q := d.heads[:0]
+	for i := range d.streams {
+		s := &d.streams[i]
+		s.left = most
+		if next := d.nextOf(s); next < noOffset {
+			q = append(q, head{next, i})
+		}
 	}
+	d.heads = q
 	for i := len(q)/2 - 1; i >= 0; i-- {
 		sink(q, i)
 	}
 	for len(q) > 0 && len(d.hand.offsets) < limit && !d.hand.full {
-		s, below := &q[0], int64(math.MaxInt64)
+		below := int64(noOffset)
 		for _, other := range q[1:min(3, len(q))] {
-			below = min(below, other.next)
+			below = min(below, other.offset)
 		}
-		n := len(d.hand.offsets)
-		d.dealStream(s.lane, min(limit, n+s.left), below)
+		s, n := &d.streams[q[0].stream], len(d.hand.offsets)
+		d.dealStream(s, min(limit, n+s.left), below)
 		s.left -= len(d.hand.offsets) - n
-		next, ok := d.lanes[s.lane].next()
-		if s.next = next; !ok || next < below { // it has no more, or must not go on
+		if q[0].offset = d.nextOf(s); q[0].offset < below || q[0].offset == noOffset { // it must not go on, or has no more
 			q[0] = q[len(q)-1]
 			q = q[:len(q)-1]
 		}
@@ -173,16 +192,16 @@ func (d *Dispatcher) mergeStreams(limit, most int) {
 	}
 }
 
-// sink moves a stream of a heap, of which the first has the lowest offset, down to where
-// it belongs.
-func sink(q []stream, i int) {
+// sink moves an entry of a heap, of which the first has the lowest offset, down to where it
+// belongs.
+func sink(q []head, i int) {
 	moving := q[i]
 	for {
 		kid := 2*i + 1
-		if kid+1 < len(q) && q[kid+1].next < q[kid].next {
+		if kid+1 < len(q) && q[kid+1].offset < q[kid].offset {
 			kid++
 		}
-		if kid >= len(q) || q[kid].next >= moving.next {
+		if kid >= len(q) || q[kid].offset >= moving.offset {
 			break
 		}
 		q[i] = q[kid]
@@ -191,42 +210,53 @@ func sink(q []stream, i int) {
 	q[i] = moving
 }
 
-// next is the first record of the lane that was not dealt before or has no key.
-func (l *lane) next() (offset int64, ok bool) {
-	run, ok := l.pool.Next(0)
-	if l.fresh.n > 0 && (!ok || l.fresh.at(0).offset < run.Start) {
-		return l.fresh.at(0).offset, true
-	}
-	return run.Start, ok
+func (d *Dispatcher) openStream(li uint32) stream {
+	run, _ := d.lanes[li].pool.Next(0)
+	return stream{lane: li, run: run}
 }
 
-// dealStream fills the hand to limit with records of a lane below an offset that were not
-// dealt before or have no key, in order of the offsets.
-func (d *Dispatcher) dealStream(li uint32, limit int, below int64) {
-	l := &d.lanes[li]
-	run, ok := l.pool.Next(0)
-	from, at := run.Start, run.Start // of the pool, what is between them was dealt
-	for len(d.hand.offsets) < limit && !d.hand.full {
-		if l.fresh.n > 0 && (!ok || l.fresh.at(0).offset < run.Start) {
-			if l.fresh.at(0).offset >= below || l.ready.n > 0 && d.hand.looks <= 0 || !d.examine(li) {
-				break
-			}
-			continue
-		}
-		if !ok || run.Start >= below {
-			break
-		}
-		end := min(run.End, below)
-		if l.fresh.n > 0 {
-			end = min(end, l.fresh.at(0).offset)
-		}
-		at = d.offerRun(Run{Start: run.Start, End: end}, limit)
-		if run.Start = at; at == run.End {
-			run, ok = l.pool.Next(at)
-		}
+func (d *Dispatcher) closeStream(s *stream) {
+	d.lanes[s.lane].pool.Remove(s.dealt)
+}
+
+// nextOf is the first record of a stream, noOffset if there is none.
+func (d *Dispatcher) nextOf(s *stream) int64 {
+	next := int64(noOffset)
+	if l := &d.lanes[s.lane]; l.fresh.n > 0 {
+		next = l.fresh.at(0).offset
 	}
-	if from < at {
-		l.pool.Remove(Run{Start: from, End: at})
+	if s.run.Start < s.run.End {
+		next = min(next, s.run.Start)
+	}
+	return next
+}
+
+// dealStream fills the hand to limit with records of a stream below an offset.
+func (d *Dispatcher) dealStream(s *stream, limit int, below int64) {
+	l := &d.lanes[s.lane]
+	for len(d.hand.offsets) < limit && !d.hand.full {
+		end := min(s.run.End, below)
+		if l.fresh.n > 0 {
+			first := l.fresh.at(0).offset
+			if s.run.Start == s.run.End || first < s.run.Start {
+				if first >= below || l.ready.n > 0 && d.hand.looks <= 0 || !d.examine(s.lane) {
+					return
+				}
+				continue
+			}
+			end = min(end, first)
+		}
+		if s.run.Start >= end {
+			return
+		}
+		at := d.offerRun(Run{Start: s.run.Start, End: end}, limit)
+		if s.dealt.End == 0 {
+			s.dealt.Start = s.run.Start
+		}
+		s.dealt.End = at
+		if s.run.Start = at; at == s.run.End {
+			s.run, _ = l.pool.Next(at)
+		}
 	}
 }
 
@@ -247,5 +277,5 @@ func (d *Dispatcher) toBatchEnd(w Want) {
 		return
 	}
 	last := d.hand.offsets[n-1]
-	d.dealStream(0, d.hand.limit, w.BatchEnd(last))
+	d.dealBelow(0, d.hand.limit, w.BatchEnd(last))
 }

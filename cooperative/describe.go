@@ -25,7 +25,7 @@ type Standing struct {
 // turn comes, or is done, is Unknown; the ledger tells whether it is done.
 func (d *Dispatcher) Explain(offset int64) Standing {
 	number, bit := pageOf(offset)
-	s := Standing{Deliveries: int(d.pages.count(offset))}
+	s := Standing{Deliveries: d.ended.of(offset)}
 	pi := d.pages.find(number)
 	if pi != none && d.pages.at(pi).taken&bit != 0 {
 		h := d.holds.at(d.holds.group(d.groupOf(pi, bit)).hold)
@@ -144,10 +144,10 @@ func (d *Dispatcher) Holdings(from int64) iter.Seq[Held] {
 
 // MemoryBytes is about how much memory the dispatcher takes.
 func (d *Dispatcher) MemoryBytes() int64 {
-	n := bytesOf(&d.pages.all) + bytesOf(&d.pages.counts) + bytesOf(&d.holds.all) + bytesOf(&d.holds.groups) +
+	n := bytesOf(&d.pages.all) + bytesOf(&d.ended.all) + bytesOf(&d.holds.all) + bytesOf(&d.holds.groups) +
 		bytesOf(&d.keys) + bytesOf(&d.members.arena)
-	n += 8*int64(cap(d.pages.by.places)+cap(d.keyBy.places)) + 4*int64(cap(d.holds.due)+cap(d.keyAsks)+cap(d.marks)+cap(d.waitList))
-	n += 8*int64(cap(d.offsets)+cap(d.hand.offsets)) + 4*int64(cap(d.laneAt)) + int64(unsafe.Sizeof(stream{}))*int64(cap(d.streams))
+	n += 8*int64(cap(d.pages.by.places)+cap(d.ended.by.places)+cap(d.keyBy.places)) + 4*int64(cap(d.holds.due)+cap(d.keyAsks)+cap(d.marks)+cap(d.waitList))
+	n += 8*int64(cap(d.offsets)+cap(d.hand.offsets)) + 4*int64(cap(d.laneAt)) + int64(unsafe.Sizeof(stream{}))*int64(cap(d.streams)) + int64(unsafe.Sizeof(head{}))*int64(cap(d.heads))
 	for i := range d.pages.links.classes {
 		c := &d.pages.links.classes[i]
 		n += int64(unsafe.Sizeof(link{}))*int64(cap(c.items)) + 4*int64(cap(c.free))

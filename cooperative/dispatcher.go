@@ -56,6 +56,7 @@ type Dispatcher struct {
 	refed    int64 // below it, offsets may be fed that are known
 
 	pages    *pages
+	ended    *deliveries
 	holds    holds
 	members  members
 	keys     arena[key]
@@ -78,13 +79,14 @@ type Dispatcher struct {
 	offsets   []int64
 	marks     []uint32
 	streams   []stream
+	heads     []head
 }
 
 // New makes the dispatcher of the share partition of a ledger, which it reads and does
 // not change: before it is fed again, the ledger must have what Changes say. A mode other
 // than KeyRange needs no line and no assignment.
 func New(c Config, l *individualcommit.Ledger) *Dispatcher {
-	d := &Dispatcher{config: c, ledger: l, frontier: l.Stable(), pages: newPages(), ahead: defaultAhead}
+	d := &Dispatcher{config: c, ledger: l, frontier: l.Stable(), pages: newPages(), ended: newDeliveries(), ahead: defaultAhead}
 	d.keyBy = newIndex(func(i uint32) uint64 { return d.keys.items[i].hash })
 	d.members.by = make(map[string]uint32)
 	d.makeLanes()

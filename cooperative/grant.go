@@ -33,13 +33,17 @@ func (d *Dispatcher) grant(dst []Delivery, batchSize int, nowMs int64) []Deliver
 func (d *Dispatcher) appendDeliveries(dst []Delivery, first, batchSize int, pi uint32, mask uint64) []Delivery {
 	p := d.pages.at(pi)
 	base := p.number << pageShift
+	ended := &counted{}
+	if c := d.ended.find(p.number); c != nil {
+		ended = c
+	}
 	for mask != 0 {
 		lo := bits.TrailingZeros64(mask)
 		n := bits.TrailingZeros64(^(mask >> lo))
 		count := int16(1)
-		if near := p.counted >> lo; near&1 != 0 {
+		if near := ended.mask >> lo; near&1 != 0 {
 			n = 1
-			count += int16(d.pages.counts.at(p.counts)[lo])
+			count += int16(ended.counts[lo])
 		} else if near != 0 {
 			n = min(n, bits.TrailingZeros64(near))
 		}

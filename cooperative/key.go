@@ -4,11 +4,11 @@ package cooperative
 // of it are acquired by one member, further ones go only to it, in order of the offsets.
 type key struct {
 	hash       uint64
-	lane       uint32
 	from, to   int64 // its records in [from, to) are not kept but read again; from == to: there are none
-	head, tail ref   // all records of it that are kept, in order
-	wait       ref   // the first of those that no member and no transaction has
 	last       int64 // no record above it is taken
+	lane       uint32
+	head, tail ref // all records of it that are kept, in order
+	wait       ref // the first of those that no member and no transaction has
 	taken      uint32
 	waiting    uint32
 	orphans    uint32 // of the taken ones, those pending of a member that is gone: till their end, nothing more is dealt

@@ -1,9 +1,6 @@
 package cooperative
 
-import (
-	"math/bits"
-	"slices"
-)
+import "math/bits"
 
 // ref names an offset by its page's index and its bit there: 4 bytes instead of 8. It is
 // good while the page is.
@@ -15,22 +12,26 @@ type link struct {
 	next, prev ref
 }
 
-// block names room for the links of a page: which class, in 2 bits, and which block of
-// that. The classes have room for 8, 16, 32 and 64.
+// block names room for the links of a page: which class, in 3 bits, and which block of
+// that. The classes have room for 8, 16, 24 and so on to 64.
 type block uint32
 
-const noBlock = block(none)
+const (
+	noBlock   = block(none)
+	classBits = 3
+	classStep = pageBits >> classBits
+)
 
-func (b block) class() uint8 { return uint8(b & 3) }
+func (b block) class() uint8 { return uint8(b & (1<<classBits - 1)) }
 
-func (b block) room() int { return 8 << b.class() }
+func (b block) room() int { return classStep * (int(b.class()) + 1) }
 
-func (b block) at() int { return int(b >> 2) }
+func (b block) at() int { return int(b >> classBits) }
 
 // linkStore keeps the links of a page side by side without holes, so that one of a page's
 // offsets in ten costs not ten times as much as all.
 type linkStore struct {
-	classes [4]struct {
+	classes [1 << classBits]struct {
 		items []link
 		free  []uint32
 	}
@@ -41,11 +42,11 @@ func (s *linkStore) take(class uint8) block {
 	if n := len(c.free); n > 0 {
 		at := c.free[n-1]
 		c.free = c.free[:n-1]
-		return block(at<<2) | block(class)
+		return block(at<<classBits) | block(class)
 	}
 	b := block(class)
-	b |= block(len(c.items) / b.room() << 2)
-	c.items = slices.Grow(c.items, b.room())[:len(c.items)+b.room()]
+	b |= block(len(c.items) / b.room() << classBits)
+	c.items = withRoom(c.items, b.room())[:len(c.items)+b.room()]
 	return b
 }
 
@@ -91,7 +92,7 @@ func (p *pages) addLink(r ref, l link) {
 	case n == 0:
 		g.links = p.links.take(0)
 	case n == g.links.room():
-		g.links = p.links.move(g.links, g.links.class()+1, n)
+		g.links = p.links.move(g.links, min(2*g.links.class()+1, 1<<classBits-1), n) // twice as much: mostly a page fills
 	}
 	bit := r & (pageBits - 1)
 	rank := bits.OnesCount64(g.tracked & (1<<bit - 1))
@@ -113,12 +114,8 @@ func (p *pages) removeLinks(i uint32, mask uint64) {
 		g.links = noBlock
 	default:
 		closeUp(p.links.of(g.links), was, mask)
-		class := g.links.class()
-		for class > 0 && n <= 8<<class/4 {
-			class--
-		}
-		if class != g.links.class() {
-			g.links = p.links.move(g.links, class, n)
+		if spare := 2; n+spare+classStep <= g.links.room() { // so that one that comes and goes moves none
+			g.links = p.links.move(g.links, uint8((n+spare-1)/classStep), n)
 		}
 	}
 }

@@ -2,8 +2,8 @@ package cooperative
 
 import "math/bits"
 
-// A page is what is known of 64 offsets beyond "available, never delivered", of which
-// nothing is kept but membership in a pool. Each offset is a bit of its masks.
+// A page is what is known of 64 offsets beyond "available", of which nothing is kept but
+// membership in a pool. Each offset is a bit of its masks.
 const (
 	pageShift = 6
 	pageBits  = 1 << pageShift
@@ -12,20 +12,17 @@ const (
 type page struct {
 	number  int64  // the offsets number*64 to number*64+63
 	taken   uint64 // in a group: acquired, delayed, pending or archiving
-	counted uint64 // delivered before, with the count in counts
 	tracked uint64 // in the list of a key, with a link in links
 	first   uint32 // of the page's groups
-	counts  uint32 // in pages.counts
 	links   block  // in pages.links
 }
 
 // pages are the pages there are.
 type pages struct {
-	all    arena[page]
-	by     index
-	counts arena[[pageBits]uint8]
-	links  linkStore
-	last   uint32 // found last
+	all   arena[page]
+	by    index
+	links linkStore
+	last  uint32 // found last
 }
 
 func newPages() *pages {
@@ -54,7 +51,7 @@ func (p *pages) find(number int64) uint32 {
 func (p *pages) get(number int64) uint32 {
 	i := p.find(number)
 	if i == none {
-		i = p.all.add(page{number: number, first: none, counts: none, links: noBlock})
+		i = p.all.add(page{number: number, first: none, links: noBlock})
 		p.by.put(i)
 		p.last = i
 	}
@@ -66,51 +63,12 @@ func (p *pages) at(i uint32) *page { return &p.all.items[i] }
 // tidy removes a page that says nothing any more.
 func (p *pages) tidy(i uint32) {
 	g := p.at(i)
-	if g.taken|g.counted|g.tracked != 0 {
+	if g.taken|g.tracked != 0 {
 		return
 	}
 	p.by.remove(uint64(g.number))
 	p.all.remove(i)
 	p.last = none
-}
-
-// count is how many deliveries of offset have ended.
-func (p *pages) count(offset int64) uint8 {
-	number, bit := pageOf(offset)
-	if i := p.find(number); i != none && p.at(i).counted&bit != 0 {
-		return p.counts.at(p.at(i).counts)[offset&(pageBits-1)]
-	}
-	return 0
-}
-
-// setCount sets the deliveries of an offset; 0 forgets them, and may leave a page to be
-// tidied.
-func (p *pages) setCount(i uint32, offset int64, count uint8) {
-	g := p.at(i)
-	_, bit := pageOf(offset)
-	switch {
-	case count > 0:
-		if g.counted == 0 {
-			g.counts = p.counts.add([pageBits]uint8{})
-		}
-		g.counted |= bit
-		p.counts.at(g.counts)[offset&(pageBits-1)] = count
-	case g.counted&bit != 0:
-		p.dropCounts(i, bit)
-	}
-}
-
-// dropCounts forgets the counts of the offsets in mask and tells whether there were any.
-func (p *pages) dropCounts(i uint32, mask uint64) bool {
-	g := p.at(i)
-	if g.counted&mask == 0 {
-		return false
-	}
-	if g.counted &^= mask; g.counted == 0 {
-		p.counts.remove(g.counts)
-		g.counts = none
-	}
-	return true
 }
 
 // maskOf is the mask of the offsets [start, end) in the page with a number, which they

@@ -9,7 +9,7 @@ func (d *Dispatcher) release(pi uint32, offset int64, raise bool, backoff func(i
 	_, bit := pageOf(offset)
 	wait := int64(0)
 	if raise {
-		count := d.raise(pi, offset, out)
+		count := d.raise(offset, out)
 		if count >= d.config.Limits.Deliveries {
 			d.archiveTaken(pi, offset, out)
 			return
@@ -63,9 +63,9 @@ func (d *Dispatcher) releaseLater(ki uint32, r ref) {
 }
 
 // raise counts a delivery of a record that has ended, and gives how many there were.
-func (d *Dispatcher) raise(pi uint32, offset int64, out *Changes) int {
-	count := min(int(d.pages.count(offset))+1, 255)
-	d.pages.setCount(pi, offset, uint8(count))
+func (d *Dispatcher) raise(offset int64, out *Changes) int {
+	count := min(d.ended.of(offset)+1, 255)
+	d.ended.set(offset, uint8(count))
 	d.logged.Add(Run{Start: offset / BlockOffsets, End: offset/BlockOffsets + 1})
 	out.count(offset)
 	return count
@@ -119,31 +119,29 @@ func (d *Dispatcher) deadLetter(gi uint32, offset int64, cause Cause, out *Chang
 	if d.pages.at(pi).tracked&bit != 0 {
 		d.leaveKeys(pi, bit, state, orphan)
 	}
-	d.awaitDeadLetter(pi, offset, cause, out)
+	d.awaitDeadLetter(offset, cause, out)
 }
 
-func (d *Dispatcher) awaitDeadLetter(pi uint32, offset int64, cause Cause, out *Changes) {
-	_, bit := pageOf(offset)
+func (d *Dispatcher) awaitDeadLetter(offset int64, cause Cause, out *Changes) {
+	number, bit := pageOf(offset)
 	hi := d.holds.open(Archiving, none, 0, false)
 	d.holds.at(hi).cause = cause
-	d.take(hi, pi, bit)
+	d.take(hi, d.pages.get(number), bit)
 	d.logged.Add(Run{Start: offset / BlockOffsets, End: offset/BlockOffsets + 1})
 	out.count(offset)
-	out.DeadLetters = append(out.DeadLetters, DeadLetter{Offset: offset, Count: int16(d.pages.count(offset)), Cause: cause})
+	out.DeadLetters = append(out.DeadLetters, DeadLetter{Offset: offset, Count: int16(d.ended.of(offset)), Cause: cause})
 }
 
 // archive ends an available record whose deliveries are at the limit; it is out of its
 // lane and its key, or will be.
 func (d *Dispatcher) archive(offset int64, was State, out *Changes) {
 	number, bit := pageOf(offset)
-	pi := d.pages.get(number)
 	if d.config.Limits.DeadLetters && was.mayBecome(Archiving) {
-		d.awaitDeadLetter(pi, offset, Exhausted, out)
+		d.awaitDeadLetter(offset, Exhausted, out)
 		return
 	}
-	d.forgetCounts(pi, bit, out)
+	d.forgetCounts(number, bit, out)
 	out.commit(Run{Start: offset, End: offset + 1})
-	d.pages.tidy(pi)
 }
 
 // Expire ends what has come to its time: locks, of which it counts a delivery, and
@@ -233,7 +231,7 @@ func (d *Dispatcher) GiveBack(memberID string, deliveries []Delivery, nowMs int6
 		for offset := g.Start; offset < g.End; offset++ {
 			number, bit := pageOf(offset)
 			pi := d.pages.find(number)
-			if pi != none && d.heldBy(pi, m, Acquired)&bit != 0 && int16(d.pages.count(offset))+1 == g.Count {
+			if pi != none && d.heldBy(pi, m, Acquired)&bit != 0 && int16(d.ended.of(offset))+1 == g.Count {
 				d.release(pi, offset, false, noBackoff, nowMs, out)
 			}
 		}

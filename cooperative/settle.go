@@ -6,13 +6,18 @@ func (d *Dispatcher) AdvanceStart(offset int64, out *Changes) {
 	d.marks = d.marks[:0]
 	for pi := range d.pages.all.items {
 		p := d.pages.at(uint32(pi))
-		if p.number<<pageShift < offset && p.taken|p.counted|p.tracked != 0 {
+		if p.number<<pageShift < offset && p.taken|p.tracked != 0 {
 			d.marks = append(d.marks, uint32(pi))
 		}
 	}
 	for _, pi := range d.marks {
 		number := d.pages.at(pi).number
 		d.settlePage(pi, maskOf(number, number<<pageShift, offset), out)
+	}
+	for i := 0; i < len(d.ended.all.items); i++ { // of none, once all are forgotten
+		if number := d.ended.all.at(uint32(i)).number; number<<pageShift < offset {
+			d.forgetCounts(number, maskOf(number, number<<pageShift, offset), out)
+		}
 	}
 	d.forgetFresh(Run{End: offset})
 	d.frontier = max(d.frontier, offset)
@@ -28,6 +33,7 @@ func (d *Dispatcher) Settle(runs []Run, out *Changes) {
 			if pi := d.pages.find(number); pi != none {
 				d.settlePage(pi, maskOf(number, r.Start, r.End), out)
 			}
+			d.forgetCounts(number, maskOf(number, r.Start, r.End), out)
 		}
 		d.forgetFresh(r)
 	}
@@ -62,6 +68,5 @@ func (d *Dispatcher) settlePage(pi uint32, mask uint64, out *Changes) {
 		d.unlink(ki, r)
 		d.place(ki)
 	})
-	d.forgetCounts(pi, mask, out)
 	d.pages.tidy(pi)
 }
