@@ -44,13 +44,17 @@
 // version 2 such a retry is known by that epoch, which is the current one less one, and by
 // the previous producer id where the epochs of that had run out.
 //
-// The rules are those of Apache Kafka 4.4 (KIP-98, KIP-360, KIP-890, KIP-994), except:
+// The rules are those of Apache Kafka 4.4 (KIP-98, KIP-360, KIP-890, KIP-994). Where it
+// differs, a retry is known in more cases, and a fenced producer can do less:
 //
 //   - The epoch before the last InitProducerId is logged, in a tagged field that Kafka
-//     skips, so that a retry is known after a restart too.
-//   - InitProducerId from a producer with an older epoch than that of the ongoing
-//     transaction is fenced; Kafka would abort the transaction of the newer producer first.
-//   - The last epoch of a producer id, which no producer is ever given, stays when the
-//     coordinator aborts by itself; a new producer id is taken when a producer comes next,
-//     and not during the abort.
+//     skips, so that a retry is known after a restart too. With a new producer id it is
+//     known more than once.
+//   - InitProducerId from a producer with another epoch than that of the ongoing
+//     transaction is fenced; Kafka would abort the transaction of the current producer.
+//   - EndTxn of version 2 is no retry of what version 1 ended. Kafka takes it for one, and
+//     hands the current epoch to the producer before.
+//   - When epochs run out in an abort by the coordinator, the new producer id is taken when
+//     a producer comes next. Until then the id has the last epoch, which no producer is
+//     ever given.
 package transaction
