@@ -26,7 +26,7 @@ func (b *Broker) describeGroups(c *call, req *kmsg.DescribeGroupsRequest) kmsg.R
 		d, found, err := b.groups.Describe(c.ctx, id)
 		switch {
 		case err != nil:
-			at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
+			at.ErrorCode, at.ErrorMessage = b.coordinatorAnswer(err)
 			resp.Groups = append(resp.Groups, at)
 			continue
 		case !found && c.version >= 6:

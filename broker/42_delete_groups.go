@@ -20,7 +20,7 @@ func (b *Broker) deleteGroups(c *call, req *kmsg.DeleteGroupsRequest) kmsg.Respo
 		at := kmsg.NewDeleteGroupsResponseGroup()
 		at.Group = id
 		if err := b.deleteGroup(c.ctx, id); err != nil {
-			at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
+			at.ErrorCode, at.ErrorMessage = b.coordinatorAnswer(err)
 		}
 		resp.Groups = append(resp.Groups, at)
 	}

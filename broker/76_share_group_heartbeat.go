@@ -14,7 +14,7 @@ func (b *Broker) shareGroupHeartbeat(c *call, req *kmsg.ShareGroupHeartbeatReque
 		Topics: req.SubscribedTopicNames, ClientID: c.clientID, ClientHost: c.clientHost(),
 	})
 	if err != nil {
-		resp.ErrorCode, resp.ErrorMessage = b.errorAnswer(err)
+		resp.ErrorCode, resp.ErrorMessage = b.coordinatorAnswer(err)
 		return resp
 	}
 	resp.MemberID, resp.MemberEpoch = &req.MemberID, answer.Epoch

@@ -18,7 +18,7 @@ func (b *Broker) shareGroupDescribe(c *call, req *kmsg.ShareGroupDescribeRequest
 			err = kerr.InvalidGroupID
 		}
 		if err != nil {
-			at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
+			at.ErrorCode, at.ErrorMessage = b.coordinatorAnswer(err)
 			resp.Groups = append(resp.Groups, at)
 			continue
 		}

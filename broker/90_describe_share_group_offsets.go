@@ -24,7 +24,7 @@ func (b *Broker) describeShareGroupOffsets(c *call, req *kmsg.DescribeShareGroup
 		at.GroupID = asked.GroupID
 		topics, err := b.shareOffsets(c.ctx, asked)
 		if err != nil {
-			at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
+			at.ErrorCode, at.ErrorMessage = b.coordinatorAnswer(err)
 		}
 		at.Topics = topics
 		resp.Groups = append(resp.Groups, at)

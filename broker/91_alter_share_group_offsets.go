@@ -16,7 +16,7 @@ import (
 func (b *Broker) alterShareGroupOffsets(c *call, req *kmsg.AlterShareGroupOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterShareGroupOffsetsResponse)
 	if err := b.groups.FoundShare(c.ctx, req.GroupID); err != nil {
-		resp.ErrorCode, resp.ErrorMessage = b.errorAnswer(err)
+		resp.ErrorCode, resp.ErrorMessage = b.coordinatorAnswer(err)
 		return resp
 	}
 	var parts []ledgers.PartitionCommit
@@ -70,5 +70,5 @@ func (b *Broker) setShareOffsets(ctx context.Context, group string, parts []ledg
 }
 
 func (b *Broker) refusePartition(at *kmsg.AlterShareGroupOffsetsResponseTopicPartition, err error) {
-	at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
+	at.ErrorCode, at.ErrorMessage = b.coordinatorAnswer(err)
 }

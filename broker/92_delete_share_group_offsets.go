@@ -14,7 +14,7 @@ import (
 func (b *Broker) deleteShareGroupOffsets(c *call, req *kmsg.DeleteShareGroupOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DeleteShareGroupOffsetsResponse)
 	if err := b.groups.CheckShareEmpty(c.ctx, req.GroupID); err != nil {
-		resp.ErrorCode, resp.ErrorMessage = b.errorAnswer(err)
+		resp.ErrorCode, resp.ErrorMessage = b.coordinatorAnswer(err)
 		return resp
 	}
 	for i := range req.Topics {
@@ -26,7 +26,7 @@ func (b *Broker) deleteShareGroupOffsets(c *call, req *kmsg.DeleteShareGroupOffs
 			err = b.deleteShareOffsets(c.ctx, req.GroupID, t)
 		}
 		if err != nil {
-			at.ErrorCode, at.ErrorMessage = b.errorAnswer(err)
+			at.ErrorCode, at.ErrorMessage = b.coordinatorAnswer(err)
 		} else {
 			at.TopicID = t.id
 		}

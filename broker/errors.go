@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,6 +37,7 @@ var wireErrors = []struct {
 	{commitlog.ErrNoSpace, kerr.KafkaStorageError},
 	{commitlog.ErrReadOnly, kerr.KafkaStorageError},
 	{commitlog.ErrClosed, kerr.NotLeaderForPartition},
+	{context.Canceled, kerr.NotLeaderForPartition}, // the broker stops, or nobody is there to be told
 }
 
 // errorCode gives the code that a client is answered for err, and a message if there is

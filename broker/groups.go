@@ -136,19 +136,25 @@ func code(err *kerr.Error) int16 {
 
 // codeOf is the code for an error of the coordinator.
 func (b *Broker) codeOf(err error) int16 {
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.Is(err, context.Canceled):
-		// The broker stops, or nobody is there to be told.
-		return kerr.CoordinatorNotAvailable.Code
 	}
-	code, _ := b.errorCode(err)
+	code, _ := b.coordinatorAnswer(err)
+	return code
+}
+
+// coordinatorAnswer is errorAnswer for an error of the coordinator.
+func (b *Broker) coordinatorAnswer(err error) (code int16, message *string) {
+	if errors.Is(err, context.Canceled) {
+		// The broker stops, or nobody is there to be told.
+		return kerr.CoordinatorNotAvailable.Code, nil
+	}
+	code, message = b.errorAnswer(err)
 	if code == kerr.KafkaStorageError.Code {
 		// As Kafka says it: clients of a coordinator do not expect the other.
-		return kerr.NotCoordinator.Code
+		code = kerr.NotCoordinator.Code
 	}
-	return code
+	return code, message
 }
 
 // orEmpty is a string of the wire that may be null.
