@@ -3,6 +3,7 @@ package broker_test
 import (
 	"context"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -36,10 +37,12 @@ func (w *shareWorker) requireDealt(runs string) {
 }
 
 // produceTogether produces records in one batch.
-func produceTogether(t *testing.T, b *broker.Broker, topic string, values ...string) {
+func produceTogether(t *testing.T, b *broker.Broker, topic string, partition int32, values ...string) {
 	t.Helper()
 	w := dial(t, b)
-	w.send(w.frame(produceRequest(topic, -1, batch(t, values...)), 9))
+	req := produceRequest(topic, -1, batch(t, values...))
+	req.Topics[0].Partitions[0].Partition = partition
+	w.send(w.frame(req, 9))
 	resp := kmsg.ProduceResponse{Version: 9}
 	w.receive(&resp)
 	require.NoError(t, kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode))
@@ -51,7 +54,7 @@ func shareTopic(t *testing.T, b *broker.Broker) {
 	cl := client(t, b)
 	createTopic(t, kadm.NewClient(cl), 1, "jobs")
 	setGroup(t, cl, "g", "share.auto.offset.reset", "earliest")
-	produceTogether(t, b, "jobs", "0", "1", "2")
+	produceTogether(t, b, "jobs", 0, "0", "1", "2")
 }
 
 // TestRecordsThatCannotBeReadAreGivenBack has the disk fail after records were acquired.
@@ -101,4 +104,39 @@ func TestAFetchOfASessionThatEndsGetsNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, <-answer, kerr.ShareSessionNotFound)
 	joinShare(t, b, "g", "other", "jobs").requireDealt("0-2")
+}
+
+// TestAShareFetchKeepsToItsMaxBytes has two partitions of which a fetch gets half of each
+// batch: whole, they are too large together.
+func TestAShareFetchKeepsToItsMaxBytes(t *testing.T) {
+	b := start(t, quietly)
+	cl := client(t, b)
+	createTopic(t, kadm.NewClient(cl), 2, "jobs")
+	setGroup(t, cl, "g", "share.auto.offset.reset", "earliest")
+	for partition := range int32(2) {
+		produceTogether(t, b, "jobs", partition, slices.Repeat([]string{strings.Repeat("v", 30_000)}, 10)...)
+	}
+	fetch := func(member string, records int32, partitions ...int32) []kmsg.ShareFetchResponseTopicPartition {
+		w := joinShare(t, b, "g", member, "jobs")
+		req := w.request(records)
+		req.MaxBytes = 550_000
+		req.Topics[0].Partitions = nil
+		for _, p := range partitions {
+			req.Topics[0].Partitions = append(req.Topics[0].Partitions, kmsg.ShareFetchRequestTopicPartition{Partition: p})
+		}
+		resp, err := req.RequestWith(t.Context(), w.cl)
+		require.NoError(t, err)
+		return resp.Topics[0].Partitions
+	}
+	fetch("one", 5, 0)
+	fetch("another", 5, 1)
+	bytes, records := 0, int64(0)
+	for _, p := range fetch("third", 10, 0, 1) {
+		bytes += len(p.Records)
+		for _, a := range p.AcquiredRecords {
+			records += a.LastOffset - a.FirstOffset + 1
+		}
+	}
+	require.LessOrEqual(t, bytes, 550_000)
+	require.EqualValues(t, 10, records)
 }

@@ -16,6 +16,7 @@ type shareRead struct {
 	b        *Broker
 	full     bool // the answer names every partition
 	targets  []extension.TopicPartition
+	maxBytes int // of all records together, but for a first batch that is larger
 	dealt    []dealer.Dealt
 	buf      *[]byte // holds the records of all partitions
 	reserved int64   // bytes of the budget for fetched data
@@ -54,7 +55,9 @@ func (r *shareRead) fetch(ctx context.Context, session *shareSession, req *kmsg.
 	if len(r.targets) == 0 || req.IsRenewAck {
 		return nil
 	}
-	r.dealt, err = r.b.dealer.Fetch(ctx, r.b.query(session.shareMember, req, r.targets, filter))
+	q := r.b.query(session.shareMember, req, r.targets, filter)
+	r.maxBytes = q.MaxBytes
+	r.dealt, err = r.b.dealer.Fetch(ctx, q)
 	if err == nil && !r.b.shareSessions.isOpen(session) {
 		r.giveBack()
 		return refusal(kerr.ShareSessionNotFound, "the share session of %q in group %q ended meanwhile", session.member, session.group)
@@ -107,7 +110,7 @@ func (r *shareRead) read(ctx context.Context, d *dealer.Dealt, at *kmsg.ShareFet
 	}
 	r.reserved += bytes
 	before := len(*r.buf)
-	data, err := d.AppendRecords(*r.buf, r.b.decoding)
+	data, err := d.AppendRecords(*r.buf, r.maxBytes-before, before == 0, r.b.decoding)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package dealer
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/lacunamq/lacuna/commitlog"
@@ -22,10 +23,11 @@ func recordsOf(deliveries []cooperative.Delivery) (n int) {
 	return n
 }
 
-// AppendRecords appends to dst the stored batches that hold the records dealt. Batches of
-// which less than half was dealt are made anew with just that, as far as decode lets
-// them be decompressed.
-func (d *Dealt) AppendRecords(dst []byte, decode *commitlog.DecodeLimiter) ([]byte, error) {
+// AppendRecords appends to dst the stored batches that hold the records dealt, of at most
+// limit bytes, but with minOne at least one batch; what has no room is given back. Batches
+// of which less than half was dealt, or that have no room whole, are made anew with just
+// that, as far as decode lets them be decompressed. After an error nothing was given back.
+func (d *Dealt) AppendRecords(dst []byte, limit int, minOne bool, decode *commitlog.DecodeLimiter) ([]byte, error) {
 	if len(d.Deliveries) == 0 {
 		return dst, nil
 	}
@@ -35,8 +37,12 @@ func (d *Dealt) AppendRecords(dst []byte, decode *commitlog.DecodeLimiter) ([]by
 	for i := range d.Deliveries {
 		c.runs = append(c.runs, d.Deliveries[i].Run)
 	}
-	c.decode = decode
-	return c.collect(dst, d)
+	c.decode, c.start, c.limit, c.minOne = decode, len(dst), limit, minOne
+	dst, end, err := c.collect(dst, d)
+	if err == nil {
+		d.giveBackFrom(end)
+	}
+	return dst, err
 }
 
 // collector reads what was dealt. It keeps its buffers.
@@ -45,6 +51,14 @@ type collector struct {
 	picker protocol.Picker
 	picked []byte
 	runs   []individualcommit.Run
+	start  int  // where in dst the records begin
+	limit  int  // how many bytes of them there may be
+	minOne bool // or one batch
+}
+
+// admits tells whether n bytes more have room behind kept.
+func (c *collector) admits(kept []byte, n int) bool {
+	return len(kept)-c.start+n <= c.limit || c.minOne && len(kept) == c.start
 }
 
 var collectors = sync.Pool{New: func() any { return new(collector) }}
@@ -52,13 +66,14 @@ var collectors = sync.Pool{New: func() any { return new(collector) }}
 // longestRead is how much is read at a time.
 const longestRead = 1 << 20
 
-func (c *collector) collect(dst []byte, d *Dealt) ([]byte, error) {
+// collect also gives the offset from which on there was no room.
+func (c *collector) collect(dst []byte, d *Dealt) (_ []byte, end int64, err error) {
 	for at, runs := int64(0), c.runs; ; {
 		for len(runs) > 0 && runs[0].End <= at {
 			runs = runs[1:]
 		}
 		if len(runs) == 0 {
-			return dst, nil
+			return dst, math.MaxInt64, nil
 		}
 		at = max(at, runs[0].Start)
 		want := min(int(runs[0].End-at)*d.recordBytes, longestRead)
@@ -68,37 +83,46 @@ func (c *collector) collect(dst []byte, d *Dealt) ([]byte, error) {
 			continue
 		}
 		if err != nil {
-			return dst, fmt.Errorf("read records that were dealt, from offset %d: %w", at, err)
+			return dst, 0, fmt.Errorf("read records that were dealt, from offset %d: %w", at, err)
 		}
 		if got.Next <= at {
-			return dst, nil
+			return dst, at, nil
 		}
-		if dst, err = c.keep(got.Data, len(dst), runs); err != nil {
-			return dst, fmt.Errorf("batch behind offset %d: %w", at, err)
+		full := false
+		if dst, end, full, err = c.keep(got.Data, len(dst), runs); err != nil {
+			return dst, 0, fmt.Errorf("batch behind offset %d: %w", at, err)
+		}
+		if full {
+			return dst, end, nil
 		}
 		at = got.Next
 	}
 }
 
-// keep leaves of the batches in data from at on what is in runs.
-func (c *collector) keep(data []byte, at int, runs []individualcommit.Run) ([]byte, error) {
-	kept := data[:at]
+// keep leaves of the batches in data from at on what is in runs, up to the first that has
+// no room, whose offset end is.
+func (c *collector) keep(data []byte, at int, runs []individualcommit.Run) (kept []byte, end int64, full bool, err error) {
+	kept = data[:at]
 	for rest := data[at:]; len(rest) > 0; {
 		h, err := protocol.ParseBatchHeader(rest)
 		if err != nil {
-			return kept, err
+			return kept, 0, false, err
 		}
 		batch := rest[:h.Size()]
 		rest = rest[h.Size():]
-		switch n := overlap(runs, h.BaseOffset, h.NextOffset()); {
-		case n == 0:
-		case h.Control() || 2*n >= int64(h.NumRecords):
-			kept = append(kept, batch...)
-		default:
-			kept = append(kept, c.pick(&h, batch, runs)...)
+		n := overlap(runs, h.BaseOffset, h.NextOffset())
+		if n == 0 {
+			continue
 		}
+		if !h.Control() && (2*n < int64(h.NumRecords) || !c.admits(kept, len(batch))) {
+			batch = c.pick(&h, batch, runs)
+		}
+		if !c.admits(kept, len(batch)) {
+			return kept, h.BaseOffset, true, nil
+		}
+		kept = append(kept, batch...)
 	}
-	return kept, nil
+	return kept, 0, false, nil
 }
 
 // pick gives the batch with just the records in runs; whole, if that cannot be made or

@@ -20,7 +20,7 @@ type Query struct {
 	Group, Member string
 	Partitions    []extension.TopicPartition // looked at in this order
 	MaxRecords    int                        // of all partitions; 0 or less: none
-	MaxBytes      int                        // about, of all partitions; one record comes in any case
+	MaxBytes      int                        // about, of all partitions; one record comes in any case. See AppendRecords
 	BatchSize     int                        // the most records of a delivery; 0: any number
 	// WholeBatches deals the stored batch that reaches the limit to its end (KIP-1206, the
 	// acquire mode batch_optimized).

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -64,43 +63,6 @@ func TestOneKey(t *testing.T) {
 	})
 }
 
-// A fetch stays about below its limit of bytes, also where large records follow small ones.
-func TestMaxBytes(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
-		r.produceN(1000)
-		for range 20 {
-			r.produceSized(100_000)
-		}
-		r.groups.join("a")
-		for done := int64(0); done < 1020; {
-			q := query("a", 1000)
-			q.MaxBytes = 250_000
-			f := r.begin(q)
-			got := f.offsets()
-			data, err := f.dealt[0].AppendRecords(nil, r.d.opts.Decode)
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(data), 300_000)
-			require.Equal(t, done, got[0])
-			r.mustAck("a", cooperative.Accept, done, done+int64(len(got)))
-			done += int64(len(got))
-		}
-		r.produceSized(500_000)
-		q := query("a", 10)
-		q.MaxBytes = 10
-		require.Equal(t, []int64{1020}, r.begin(q).offsets(), "one comes in any case")
-	})
-}
-
-func (r *rig) produceSized(bytes int) {
-	r.t.Helper()
-	var b protocol.BatchBuilder
-	b.Reset(protocol.PlainBatch(0))
-	b.Append(nil, []byte(strings.Repeat("v", bytes)), nil, 1)
-	batch, err := b.Build(nil)
-	require.NoError(r.t, err)
-	r.append(batch)
-}
-
 // A batch that cannot be decompressed is dealt whole, once, and holds nothing up.
 func TestBatchThatCannotBeRead(t *testing.T) {
 	for _, mode := range []share.Mode{share.RoundRobin, share.KeyOrdered, share.KeyRange} {
@@ -125,8 +87,7 @@ func TestBatchThatCannotBeRead(t *testing.T) {
 				r.produce("k")
 				f := r.begin(query("a", 10))
 				require.Equal(t, upTo(5), f.offsets())
-				data, err := f.dealt[0].AppendRecords(nil, r.d.opts.Decode)
-				require.NoError(t, err)
+				data := f.records()
 				require.Contains(t, string(data), string(batch[21:]), "as it is")
 				r.mustAck("a", cooperative.Accept, 0, 5)
 				synctest.Wait()
@@ -179,8 +140,6 @@ func TestDeletedBeforeItIsSent(t *testing.T) {
 		require.Equal(t, upTo(6), f.offsets())
 		_, err := r.log().DeleteRecords(3)
 		require.NoError(t, err)
-		data, err := f.dealt[0].AppendRecords(nil, r.d.opts.Decode)
-		require.NoError(t, err)
-		require.Equal(t, []int64{3, 4, 5}, offsetsOf(t, data))
+		require.Equal(t, []int64{3, 4, 5}, offsetsOf(t, f.records()))
 	})
 }

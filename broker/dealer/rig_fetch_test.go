@@ -18,18 +18,18 @@ func query(member string, most int) *Query {
 
 // pending is a fetch that waits.
 type pending struct {
-	r      *rig
-	member string
-	stop   context.CancelFunc
-	done   chan struct{}
-	dealt  []Dealt
-	err    error
+	r     *rig
+	q     *Query
+	stop  context.CancelFunc
+	done  chan struct{}
+	dealt []Dealt
+	err   error
 }
 
 // begin begins a fetch of a member.
 func (r *rig) begin(q *Query) *pending {
 	fetching, stop := context.WithCancel(ctx)
-	f := &pending{r: r, member: q.Member, stop: stop, done: make(chan struct{})}
+	f := &pending{r: r, q: q, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
 		defer stop()
@@ -119,4 +119,12 @@ func between(from, to int64) (all []int64) {
 		all = append(all, x)
 	}
 	return all
+}
+
+// records are the batches of what the fetch got of its first partition.
+func (f *pending) records() []byte {
+	f.r.t.Helper()
+	data, err := f.dealt[0].AppendRecords(nil, f.q.MaxBytes, true, f.r.d.opts.Decode)
+	require.NoError(f.r.t, err)
+	return data
 }
