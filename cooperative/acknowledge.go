@@ -238,7 +238,7 @@ func (d *Dispatcher) leaveKeys(pi uint32, mask uint64, was State, orphan bool) {
 // backoffOf is how long a record with so many deliveries behind it is not dealt.
 func (d *Dispatcher) backoffOf(deliveries int) int64 {
 	backoff, limit := d.config.Limits.BackoffMs, d.config.Limits.BackoffMaxMs
-	for ; deliveries > 1 && backoff < limit; deliveries-- {
+	for ; deliveries > 1 && 0 < backoff && backoff < limit; deliveries-- {
 		backoff = min(2*backoff, math.MaxInt64/4)
 	}
 	return min(backoff, max(limit, 0))

@@ -326,8 +326,8 @@ func BenchmarkOpenGaps(b *testing.B) {
 }
 
 // TestNothingIsAllocatedInASteadyState: acquiring and accepting allocate nothing. With
-// releases and renewals in between, a set of offsets that becomes empty gives its root up,
-// which is a few allocations for a batch.
+// releases in between, more and more records that were looked at wait for their keys, so the
+// memory for these grows, by a few allocations for a batch at most.
 func TestNothingIsAllocatedInASteadyState(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -24,6 +24,14 @@ var ErrCorrupt = errors.New("corrupt delivery counts")
 // ErrUnknownVersion marks counts that a later Lacuna wrote.
 var ErrUnknownVersion = errors.New("unknown version of delivery counts")
 
+// logCounts tells that the counts of an offset's block are to be logged.
+func (d *Dispatcher) logCounts(offset int64, out *Changes) {
+	if block := offset / BlockOffsets; !d.logged.Contains(block) {
+		d.logged.Add(Run{Start: block, End: block + 1})
+	}
+	out.count(offset)
+}
+
 // forgetCounts forgets the counts of records that are done, and if they were the last of
 // their block, says so.
 func (d *Dispatcher) forgetCounts(number int64, mask uint64, out *Changes) {

@@ -66,8 +66,7 @@ func (d *Dispatcher) releaseLater(ki uint32, r ref) {
 func (d *Dispatcher) raise(offset int64, out *Changes) int {
 	count := min(d.ended.of(offset)+1, 255)
 	d.ended.set(offset, uint8(count))
-	d.logged.Add(Run{Start: offset / BlockOffsets, End: offset/BlockOffsets + 1})
-	out.count(offset)
+	d.logCounts(offset, out)
 	return count
 }
 
@@ -127,8 +126,7 @@ func (d *Dispatcher) awaitDeadLetter(offset int64, cause Cause, out *Changes) {
 	hi := d.holds.open(Archiving, none, 0, false)
 	d.holds.at(hi).cause = cause
 	d.take(hi, d.pages.get(number), bit)
-	d.logged.Add(Run{Start: offset / BlockOffsets, End: offset/BlockOffsets + 1})
-	out.count(offset)
+	d.logCounts(offset, out)
 	out.DeadLetters = append(out.DeadLetters, DeadLetter{Offset: offset, Count: int16(d.ended.of(offset)), Cause: cause})
 }
 
