@@ -113,12 +113,24 @@ func (s *OffsetSet) edgeAfter(x int64) int64 {
 
 // Next is the first run of members that ends above from, without what lies below from.
 func (s *OffsetSet) Next(from int64) (r Run, ok bool) {
-	if !s.Contains(from) {
-		if from = s.edgeAfter(from); from == math.MaxInt64 {
+	if s.root == nil {
+		return Run{}, false
+	}
+	near := s.root.leafOf(from) // most runs begin and end there
+	if !near.contains(from) {
+		if from = s.edgeAfterIn(near, from); from == math.MaxInt64 {
 			return Run{}, false
 		}
 	}
-	return Run{Start: from, End: s.edgeAfter(from)}, true
+	return Run{Start: from, End: s.edgeAfterIn(near, from)}, true
+}
+
+// edgeAfterIn is edgeAfter for an x that is not below a leaf, in which to look first.
+func (s *OffsetSet) edgeAfterIn(l *leaf, x int64) int64 {
+	if edge, ok := l.next(x); ok {
+		return edge
+	}
+	return s.edgeAfter(x)
 }
 
 // Runs yields the runs of members that end above from, in order, the first without what
