@@ -91,6 +91,9 @@ func (p *partition) writeLetters() {
 		if len(due) == 0 {
 			return
 		}
+		if !p.decided() {
+			continue // the partition ends
+		}
 		done := make(map[int64]bool, len(due))
 		for i := range due {
 			done[due[i].Offset] = true
@@ -115,6 +118,14 @@ func (p *partition) writeLetters() {
 		p.restLetters(pause)
 		pause = min(2*pause, letterRetryMax)
 	}
+}
+
+// decided waits until it is durable that the letters which are due are to be written. One
+// about a record that a crash let be dealt again would be about a record that may be
+// accepted.
+func (p *partition) decided() bool {
+	seen, err := p.do(func(*individualcommit.Ledger) {})
+	return err == nil && p.ledger.Wait(p.ctx, seen) == nil
 }
 
 // lettered archives the records of dead letters that are durable.

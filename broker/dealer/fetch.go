@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -98,7 +99,7 @@ func (f *fetch) run(ctx, waiting context.Context, d *Dealer) (again bool) {
 			p.begin(f, i)
 		}
 	}
-	defer func() { again = f.end(parts) && waiting.Err() == nil && d.ctx.Err() == nil }()
+	defer func() { again = f.end(ctx, parts) && waiting.Err() == nil && d.ctx.Err() == nil }()
 	if failed || f.q.MaxRecords <= 0 {
 		return false
 	}
@@ -111,17 +112,36 @@ func (f *fetch) run(ctx, waiting context.Context, d *Dealer) (again bool) {
 }
 
 // end takes the fetch out of all partitions, and tells whether it is to begin again.
-func (f *fetch) end(parts []*partition) (again bool) {
+func (f *fetch) end(ctx context.Context, parts []*partition) (again bool) {
 	f.mu.Lock()
 	f.over = true
 	again = f.repeat && f.got == 0
 	f.mu.Unlock()
-	for _, p := range parts {
+	for i, p := range parts {
 		if p != nil {
-			p.leave(f)
+			seen, err := p.leave(f)
+			f.dealt[i].vouch(ctx, seen, err)
 		}
 	}
 	return again
+}
+
+// vouch waits, where records were dealt again, until the deliveries that they had before
+// are durable, so that a crash takes back no more than one of a record. seen is what the
+// fetch has seen of the ledger.
+func (d *Dealt) vouch(ctx context.Context, seen ledgers.ShareReceipt, err error) {
+	if !slices.ContainsFunc(d.Deliveries, func(g cooperative.Delivery) bool { return g.Count > 1 }) {
+		return
+	}
+	if err == nil {
+		err = d.p.ledger.Wait(ctx, seen)
+	}
+	switch {
+	case errors.Is(err, ledgers.ErrShareGone):
+		d.Deliveries = nil // nobody has them any more
+	case err != nil && ctx.Err() == nil:
+		d.Err = fmt.Errorf("%s: %w", d.p.key, err)
+	}
 }
 
 func (f *fetch) signal() { signal(f.done) }
@@ -185,8 +205,8 @@ func (f *fetch) mayWait() bool {
 }
 
 // leave ends the wait of a fetch. If the ledger is gone so are those who wait for it.
-func (p *partition) leave(f *fetch) {
-	_, _ = p.act(func(*individualcommit.Ledger) {
+func (p *partition) leave(f *fetch) (ledgers.ShareReceipt, error) {
+	return p.act(func(*individualcommit.Ledger) {
 		if w, ok := p.locked.waiting[f.q.Member]; ok && w.fetch == f {
 			delete(p.locked.waiting, f.q.Member)
 			p.locked.dealing.Cancel(f.q.Member)

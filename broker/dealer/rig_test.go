@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -41,6 +42,8 @@ type rig struct {
 	t        testing.TB
 	fs       *vfs.MemFS
 	config   commitlog.Config
+	slow     atomic.Bool // what is appended takes a while to become durable
+	letters  DeadLetters
 	settings atomic.Pointer[Settings]
 	ledgers  *ledgers.Coordinator
 	groups   *groups
@@ -90,8 +93,9 @@ func (r *rig) start() {
 			}
 			return log, nil
 		},
-		Settings: func(string) Settings { return *r.settings.Load() },
-		Decode:   commitlog.NewDecodeLimiter(2, 1<<20),
+		Settings:    func(string) Settings { return *r.settings.Load() },
+		DeadLetters: r.letters,
+		Decode:      commitlog.NewDecodeLimiter(2, 1<<20),
 	})
 	r.groups.watch(r.d)
 }
@@ -109,7 +113,12 @@ func (r *rig) stop() {
 // crash starts over what is left after kill -9 and a power cut. The members are gone.
 func (r *rig) crash() {
 	r.t.Helper()
-	left := r.fs.CrashClone(vfs.CrashCloneCfg{})
+	r.crashTo(r.fs.CrashClone(vfs.CrashCloneCfg{}))
+}
+
+// crashTo is crash for what a crash left of the disk before.
+func (r *rig) crashTo(left *vfs.MemFS) {
+	r.t.Helper()
 	r.stop()
 	r.fs, r.groups = left, newGroups(r.t)
 	r.start()
@@ -128,7 +137,17 @@ func (r *rig) options(dir string) commitlog.Options {
 	if dir == extensiontest.JournalDir(0) {
 		config.Delete, config.Compact = false, true
 	}
-	return commitlog.Options{FS: r.fs, Fsync: true, Config: config}
+	return commitlog.Options{FS: errorfs.Wrap(r.fs, errorfs.InjectorFunc(r.delay)), Fsync: true, Config: config}
+}
+
+func (r *rig) delay(op errorfs.Op) error {
+	switch op.Kind {
+	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+		if r.slow.Load() {
+			<-time.After(50 * time.Millisecond)
+		}
+	}
+	return nil
 }
 
 // log is the log of tp.
