@@ -130,7 +130,7 @@ func completed(commit bool) Status {
 
 // afterwards is the producer that goes on when the markers are written.
 func (v *value) afterwards() Producer {
-	if v.version >= epochBumps && v.nextID != noID {
+	if v.nextID != noID {
 		return Producer{ID: v.nextID}
 	}
 	return v.producer

@@ -90,7 +90,7 @@ func (s *State) rotate(now time.Time, v *value, req *InitRequest, before int16, 
 
 func (s *State) initialised(next *value, req *InitRequest, before int16, out *Output) (Producer, *kerr.Error) {
 	next.initEpoch = before
-	next.timeoutMs, next.startMs, next.partitions = req.TimeoutMs, noTimestamp, nil
+	next.timeoutMs, next.startMs = req.TimeoutMs, noTimestamp
 	s.emit(req.TransactionalID, next, out)
 	return next.producer, nil
 }

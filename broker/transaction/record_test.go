@@ -91,6 +91,17 @@ func TestOlderRecords(t *testing.T) {
 	require.Equal(t, Empty, v.status)
 }
 
+// TestLeftovers: what a stage has no use for is not taken over.
+func TestLeftovers(t *testing.T) {
+	_, v, err := decodeRecord(unhex(t, "0000 0001 74"), unhex(t, `0001 0000000000000064 0003 0000ea60 04 02 02 61 02 00000000 00
+		0000018bcfe56803 0000018bcfe56801 01 01 08 0000000000000065`))
+	require.NoError(t, err)
+	require.Equal(t, value{
+		producer: Producer{100, 3}, previousID: -1, nextID: -1, initEpoch: -1, timeoutMs: 60000, status: CompleteCommit,
+		startMs: 0x18bcfe56801, updateMs: 0x18bcfe56803,
+	}, *v)
+}
+
 // TestBadRecords holds that what is not a record changes nothing.
 func TestBadRecords(t *testing.T) {
 	const key, rest = "0000 0001 74", "01 0000018bcfe56803 0000018bcfe56801 00"

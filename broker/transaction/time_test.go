@@ -79,15 +79,24 @@ func TestExpiry(t *testing.T) {
 	require.Equal(t, Producer{ID: 101}, r.mustInit(p), "a producer that comes back gets another id")
 }
 
-// TestSetConfig holds that another expiration counts for ids that are there.
+// TestSetConfig holds that another expiration counts for ids that are there, and does not
+// for transactions.
 func TestSetConfig(t *testing.T) {
 	r := newRig(t)
-	r.mustInit(None)
-	r.state.SetConfig(Config{MaxTimeout: time.Second, IDExpiration: time.Minute})
-	require.NoError(t, r.state.CheckInvariants())
-	at, ok := r.state.NextDeadline()
-	require.True(t, ok)
-	require.Equal(t, start.Add(time.Minute), at)
+	r.mustBegin(r.mustInit(None), 2) // for a minute
+	r.do(func(out *Output) {
+		_, err := r.state.InitProducerID(r.now, &InitRequest{TransactionalID: "idle", TimeoutMs: 1000, Expected: None, NewID: 7}, out)
+		require.Nil(t, err)
+	})
+	for expiration, want := range map[time.Duration]time.Duration{
+		time.Second: time.Second, 2 * time.Minute: time.Minute, 59 * time.Second: 59 * time.Second,
+	} {
+		r.state.SetConfig(Config{MaxTimeout: time.Second, IDExpiration: expiration})
+		require.NoError(t, r.state.CheckInvariants())
+		at, ok := r.state.NextDeadline()
+		require.True(t, ok)
+		require.Equal(t, start.Add(want), at)
+	}
 	_, err := r.init(None)
 	require.Equal(t, kerr.InvalidTransactionTimeout, err)
 }

@@ -20,6 +20,9 @@ func TestCommit(t *testing.T) {
 		logged := len(r.log)
 		require.Nil(t, r.add(p, version, a1), "it is there already")
 		require.Len(t, r.log, logged)
+		_, v, failed := decodeRecord(r.log[logged-1].Key, r.log[logged-1].Value)
+		require.NoError(t, failed)
+		require.Equal(t, version, v.version)
 		require.True(t, r.state.Ongoing("t", p, a1))
 		require.False(t, r.state.Ongoing("t", p, TopicPartition{Topic: "b", Partition: 1}))
 
@@ -245,6 +248,19 @@ func TestEndAgain(t *testing.T) {
 			require.Equal(t, kerr.InvalidTxnState, err)
 			require.Len(t, r.log, logged)
 		}
+	}
+}
+
+// TestVersionOfTheEnd holds that a transaction is of the version by which it is ended,
+// whichever it was begun by.
+func TestVersionOfTheEnd(t *testing.T) {
+	for _, version := range []int8{0, 2} {
+		r := newRig(t)
+		p := r.mustInit(None)
+		r.mustBegin(p, 2-version)
+		_, err := r.end(p, version, true)
+		require.Nil(t, err)
+		require.Equal(t, version, r.complete().Version)
 	}
 }
 
