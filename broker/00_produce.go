@@ -23,8 +23,9 @@ func (b *Broker) produce(c *call, req *kmsg.ProduceRequest) func(context.Context
 	p := producing{b: b, version: c.version, noWait: req.Acks != -1, resp: req.ResponseKind().(*kmsg.ProduceResponse)}
 	if req.Acks < -1 || req.Acks > 1 {
 		p.refuse = kerr.InvalidRequiredAcks
-	} else if req.TransactionID != nil {
-		p.refuse = kerr.InvalidTxnState
+	} else {
+		p.txn.begin(c.ctx, b, req)
+		defer p.txn.done()
 	}
 	p.resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
 	for i := range req.Topics {
@@ -50,7 +51,8 @@ var errAcksNoneFailed = errors.New("a produce request with acks=0 failed")
 type producing struct {
 	b       *Broker
 	version int16
-	noWait  bool        // the answer does not wait for the disk
+	noWait  bool // the answer does not wait for the disk
+	txn     producingTxn
 	refuse  *kerr.Error // what every partition is told, if anything
 	resp    *kmsg.ProduceResponse
 	pending []pendingAppend
@@ -101,7 +103,9 @@ func (p *producing) append(t *topic, batch []byte, at *kmsg.ProduceResponseTopic
 		return err
 	}
 	if header.Transactional() {
-		return kerr.InvalidTxnState
+		if err := p.txn.check(&header); err != nil {
+			return err
+		}
 	}
 	if header.Codec() == protocol.CodecZstd && p.version < 7 {
 		return kerr.UnsupportedCompressionType

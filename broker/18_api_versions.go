@@ -32,6 +32,15 @@ func (b *Broker) apiVersions(c *call, req *kmsg.ApiVersionsRequest) kmsg.Respons
 		f.Name, f.MinVersion, f.MaxVersion = name, 1, 1
 		resp.SupportedFeatures = append(resp.SupportedFeatures, f)
 	}
+	supported := kmsg.NewApiVersionsResponseSupportedFeature()
+	supported.Name, supported.MinVersion, supported.MaxVersion = transactionFeature, 0, transactionV2
+	if c.version < 4 {
+		supported.MinVersion = 1 // these versions have no minimum of 0
+	}
+	resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
+	finalized := kmsg.NewApiVersionsResponseFinalizedFeature()
+	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = transactionFeature, transactionV2, transactionV2
+	resp.FinalizedFeatures = append(resp.FinalizedFeatures, finalized)
 	resp.FinalizedFeaturesEpoch = 0
 	return resp
 }

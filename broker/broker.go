@@ -14,6 +14,7 @@ import (
 	"github.com/lacunamq/lacuna/broker/filter"
 	"github.com/lacunamq/lacuna/broker/ledgers"
 	"github.com/lacunamq/lacuna/broker/metadata"
+	"github.com/lacunamq/lacuna/broker/txncoordinator"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/statestore"
 	"go.uber.org/zap"
@@ -27,17 +28,18 @@ type Broker struct {
 	limits limits
 	apis   apiTable
 
-	dir         *dataDir
-	syncs       *commitlog.SyncLimiter
-	decoding    *commitlog.DecodeLimiter
-	store       *statestore.DB
-	controller  *controller
-	topics      *topics
-	groups      *coordinator.Coordinator
-	ledgers     *ledgers.Coordinator
-	producerIDs *producerIDs
-	dealer      *dealer.Dealer
-	sessions    *fetchSessions
+	dir          *dataDir
+	syncs        *commitlog.SyncLimiter
+	decoding     *commitlog.DecodeLimiter
+	store        *statestore.DB
+	controller   *controller
+	topics       *topics
+	groups       *coordinator.Coordinator
+	ledgers      *ledgers.Coordinator
+	transactions *txncoordinator.Coordinator
+	producerIDs  *producerIDs
+	dealer       *dealer.Dealer
+	sessions     *fetchSessions
 	// shareSessions are those of share groups.
 	shareSessions *shareSessions
 	filters       *filter.Reader
@@ -113,6 +115,9 @@ func (b *Broker) start(ctx context.Context) (err error) {
 		return err
 	}
 	b.openDealer()
+	if err := b.openTransactions(ctx); err != nil {
+		return err
+	}
 	b.memory, b.appendMemory = newRequestMemory(b.limits.memoryBytes/2), newRequestMemory(b.limits.memoryBytes/2)
 	b.fetchMemory = semaphore.NewWeighted(b.limits.fetchMemory)
 	b.sessions = newFetchSessions(b.limits.fetchSessions, time.Now)
@@ -186,6 +191,9 @@ func (b *Broker) shut(ctx context.Context, clean bool) error {
 	if b.background.cancel != nil {
 		b.background.cancel()
 		b.background.wg.Wait()
+	}
+	if b.transactions != nil {
+		keep("the transaction coordinator", b.transactions.Close(context.Background()))
 	}
 	if b.dealer != nil {
 		b.dealer.Close()

@@ -177,6 +177,7 @@ type groupMembers struct{ b *Broker }
 func (g groupMembers) Check(ctx context.Context, m *extension.Member, then func()) error {
 	return g.b.groups.CheckCommit(ctx, &group.Identity{
 		Group: m.Group, MemberID: m.MemberID, InstanceID: m.InstanceID, Generation: m.Generation, Operator: m.Operator,
+		InTransaction: m.InTransaction,
 	}, then)
 }
 

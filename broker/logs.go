@@ -20,6 +20,8 @@ import (
 const (
 	offsetsTopic    = "__consumer_offsets"
 	individualTopic = "__individual_commit_offsets"
+	// transactionsTopic is what the transaction coordinator knows.
+	transactionsTopic = "__transaction_state"
 )
 
 // logOptions are what every log of this broker is opened with.
@@ -164,20 +166,28 @@ func (b *Broker) discard(t *topic) {
 // createInternalTopics makes those that are missing, so that the first client finds
 // them.
 func (b *Broker) createInternalTopics() error {
-	partitions, segmentBytes := b.settings().OffsetsTopicPartitions, b.settings().OffsetsTopicSegmentBytes
-	for _, name := range []string{offsetsTopic, individualTopic} {
-		if t, _ := b.topics.find(name, metadata.TopicID{}, false); t != nil {
+	s := b.settings()
+	for _, internal := range []struct {
+		name         string
+		partitions   int32
+		segmentBytes int
+	}{
+		{offsetsTopic, s.OffsetsTopicPartitions, s.OffsetsTopicSegmentBytes},
+		{individualTopic, s.OffsetsTopicPartitions, s.OffsetsTopicSegmentBytes},
+		{transactionsTopic, s.TransactionsTopicPartitions, s.TransactionsTopicSegmentBytes},
+	} {
+		if t, _ := b.topics.find(internal.name, metadata.TopicID{}, false); t != nil {
 			continue
 		}
 		_, err := b.controller.createTopic(metadata.Topic{
-			Name: name, Partitions: partitions, Internal: true,
+			Name: internal.name, Partitions: internal.partitions, Internal: true,
 			Config: map[string]string{
-				"cleanup.policy":             "compact",
-				segmentSetting(segmentBytes): strconv.Itoa(segmentBytes),
+				"cleanup.policy":                      "compact",
+				segmentSetting(internal.segmentBytes): strconv.Itoa(internal.segmentBytes),
 			},
 		})
 		if err != nil {
-			return fmt.Errorf("create internal topic %s: %w", name, err)
+			return fmt.Errorf("create internal topic %s: %w", internal.name, err)
 		}
 	}
 	return nil
@@ -214,6 +224,8 @@ func (b *Broker) cleanUpTo(p *partition) func() int64 {
 	case individualTopic:
 		view, source := ledgersView(p)
 		return journal.CleanUpTo(b.store.View(view), source)
+	case transactionsTopic:
+		return b.transactionsCleanUpTo(p)
 	}
 	return nil
 }

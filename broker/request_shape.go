@@ -62,6 +62,12 @@ var (
 			array(fixed(4+8), fixed(8).from(1).before(2), fixed(4).from(6), text(), tags()), tags()),
 		tags(),
 	}
+	txnOffsetCommitShape = shape{
+		text(), text(), fixed(8 + 2), fixed(4).from(3), text().from(3), text().from(3),
+		array(text().before(6), fixed(16).from(6),
+			array(fixed(4+8), fixed(4).from(2), text(), tags()), tags()),
+		tags(),
+	}
 )
 
 // measure counts the elements of arrays and the tags in the body of a request, and the

@@ -9,6 +9,7 @@ import (
 	"github.com/lacunamq/lacuna/broker/filter"
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/metadata"
+	"github.com/lacunamq/lacuna/broker/transaction"
 )
 
 // brokerSettings are the settings of the broker that handlers act on and that may change
@@ -30,8 +31,13 @@ type brokerSettings struct {
 	IndividualCommit         bool  // individual.commit.enable
 	IndividualMaxMemoryBytes int64 // individual.commit.max.memory.bytes
 	Groups                   group.Config
-	CleanerBackoff           time.Duration // log.cleaner.backoff.ms
-	OffsetsRetentionCheck    time.Duration // offsets.retention.check.interval.ms
+	Transactions             transaction.Config
+
+	TransactionsTopicPartitions   int32 // transaction.state.log.num.partitions
+	TransactionsTopicSegmentBytes int   // transaction.state.log.segment.bytes
+
+	CleanerBackoff        time.Duration // log.cleaner.backoff.ms
+	OffsetsRetentionCheck time.Duration // offsets.retention.check.interval.ms
 }
 
 func newBrokerSettings(c *configs.Broker) *brokerSettings {
@@ -49,8 +55,13 @@ func newBrokerSettings(c *configs.Broker) *brokerSettings {
 		IndividualCommit:         v.Bool("individual.commit.enable"),
 		IndividualMaxMemoryBytes: v.Int("individual.commit.max.memory.bytes"),
 		Groups:                   groupSettings(func(name string, _ int64) int64 { return v.Int(name) }),
-		CleanerBackoff:           millis(v, "log.cleaner.backoff.ms"),
-		OffsetsRetentionCheck:    millis(v, "offsets.retention.check.interval.ms"),
+		Transactions: transaction.Config{
+			MaxTimeout: millis(v, "transaction.max.timeout.ms"), IDExpiration: millis(v, "transactional.id.expiration.ms"),
+		},
+		TransactionsTopicPartitions:   int32(v.Int("transaction.state.log.num.partitions")),
+		TransactionsTopicSegmentBytes: int(v.Int("transaction.state.log.segment.bytes")),
+		CleanerBackoff:                millis(v, "log.cleaner.backoff.ms"),
+		OffsetsRetentionCheck:         millis(v, "offsets.retention.check.interval.ms"),
 	}
 }
 
@@ -103,6 +114,9 @@ func (b *Broker) refreshSettings(image *metadata.Image) {
 	b.current.Store(s)
 	if b.groups != nil {
 		b.groups.SetConfig(s.Groups)
+	}
+	if b.transactions != nil {
+		b.transactions.SetConfig(s.Transactions)
 	}
 }
 

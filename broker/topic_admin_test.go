@@ -407,7 +407,7 @@ func TestDescribeTopicPartitionsInPages(t *testing.T) {
 		}
 		req.Cursor = &kmsg.DescribeTopicPartitionsRequestCursor{Topic: resp.NextCursor.Topic, Partition: resp.NextCursor.Partition}
 	}
-	require.Equal(t, map[string]int{"d1": 3, "d2": 3, "__consumer_offsets": 50, "__individual_commit_offsets": 50}, seen)
+	require.Equal(t, map[string]int{"d1": 3, "d2": 3, "__consumer_offsets": 50, "__individual_commit_offsets": 50, "__transaction_state": 50}, seen)
 }
 
 func TestDescribeLogDirs(t *testing.T) {
@@ -430,7 +430,7 @@ func TestDescribeLogDirs(t *testing.T) {
 		return sizes
 	}
 	all := describe(nil)
-	require.Len(t, all, 4)
+	require.Len(t, all, 5)
 	require.Greater(t, all["t"][1], int64(5000))
 	require.Equal(t, map[int32]int64{0: 0, 1: 0, 2: 0}, all["u"])
 	some := describe([]kmsg.DescribeLogDirsRequestTopic{{Topic: "t", Partitions: []int32{1, 9}}, {Topic: "nope", Partitions: []int32{0}}, {Topic: "u"}})
@@ -456,7 +456,7 @@ func TestTopicsSurviveRestartsAndCrashes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fs = state
 			after := topics(t, client(t, start(t, on)))
-			require.Len(t, after, 3)
+			require.Len(t, after, 4)
 			for name := range before {
 				require.Equal(t, before[name].TopicID, after[name].TopicID)
 				require.Len(t, after[name].Partitions, len(before[name].Partitions))

@@ -78,6 +78,9 @@ func (b *Broker) checkpoint(ctx context.Context) {
 	if err := b.ledgers.Checkpoint(ctx); err != nil && ctx.Err() == nil {
 		b.log.Error("cannot write the views of ledgers", zap.Error(err))
 	}
+	if err := b.transactions.Checkpoint(ctx); err != nil && ctx.Err() == nil {
+		b.log.Error("cannot write the views of transactions", zap.Error(err))
+	}
 	b.filters.SaveIndexes(ctx)
 	if err := b.store.Sync(ctx); err != nil && ctx.Err() == nil {
 		b.log.Error("cannot sync the views", zap.Error(err))

@@ -86,6 +86,17 @@ func (s *State) take(e *Entry, key stagedKey) {
 // Staging are the ledgers of which the transaction of p holds something, in no order.
 func (s *State) Staging(p Producer) []ID { return slices.Collect(maps.Keys(s.staging[p])) }
 
+// Transactions are the transactions of a producer id of which there is something pending,
+// in no order: one, but for what an operator has mixed up.
+func (s *State) Transactions(producerID int64) (list []Producer) {
+	for p := range s.staging {
+		if p.ID == producerID {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // stagedKeys are the keys of the pending records, in order.
 func (e *Entry) stagedKeys() []stagedKey {
 	keys := make([]stagedKey, 0, len(e.staged))

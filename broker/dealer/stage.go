@@ -13,7 +13,7 @@ import (
 )
 
 // BeginStage makes records that a member has acquired pending in the transaction of p: they
-// have no deadline and are not dealt until ledgers.Coordinator.EndTransaction commits them
+// have no deadline and are not dealt until ledgers.Coordinator.BeginEnd commits them
 // or has them dealt again. It is all or nothing, and what is pending in that transaction
 // already may be asked for again, by anybody. A record that is neither is Kafka's
 // INVALID_RECORD_STATE, and the client has to abort. It does not wait for the disk.

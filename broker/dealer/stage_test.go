@@ -23,7 +23,7 @@ func (r *rig) stage(member string, p individualcommit.Producer, start, end int64
 
 func (r *rig) endStage(p individualcommit.Producer, commit bool) {
 	r.t.Helper()
-	require.NoError(r.t, r.ledgers.EndTransaction(ctx, 0, p, commit))
+	require.NoError(r.t, r.ledgers.BeginEnd(ctx, 0, p.ID, commit).Wait(ctx))
 }
 
 // What is pending in a transaction has no deadline, comes to nobody and cannot be

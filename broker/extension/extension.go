@@ -84,6 +84,9 @@ type Member struct {
 	Generation                  int32
 	// Operator says that an administrator sets the offsets of a share group.
 	Operator bool
+	// InTransaction says that the member commits in a transaction, whose producer is fenced
+	// on its own: a member may then commit in any phase of a rebalance.
+	InTransaction bool
 }
 
 // Anonymous tells that no member commits but a standalone consumer or an operator.

@@ -14,6 +14,8 @@ type Identity struct {
 	Generation                  int32 // the member epoch in other kinds of group
 	// Operator says that somebody sets the offsets of a share group, as an administrator.
 	Operator bool
+	// InTransaction says that CheckCommitInTransaction is to hold, and not CheckCommit.
+	InTransaction bool
 }
 
 // CommitRequest commits offsets (OffsetCommit).
@@ -39,6 +41,9 @@ type CommitOffset struct {
 // OffsetCommit below 9 calls ILLEGAL_GENERATION, is for members of a group that is not
 // there.
 func (s *State) CheckCommit(id *Identity) *kerr.Error {
+	if id.InTransaction {
+		return s.CheckCommitInTransaction(id)
+	}
 	e := s.groups[id.Group]
 	if e == nil {
 		if id.Generation < 0 {

@@ -35,6 +35,7 @@ type Result struct {
 type Commit struct {
 	s       *shard
 	group   string
+	txn     *individualcommit.Producer // of the transaction that it belongs to; nil: none
 	parts   []PartitionCommit
 	results []Result
 	receipt journal.Receipt
@@ -71,7 +72,19 @@ func (s *shard) has(id individualcommit.ID) bool {
 // not at all. Partitions without a ledger get one if their commit is individual. It
 // waits for the group, not for the disk.
 func (c *Coordinator) Begin(ctx context.Context, m *extension.Member, parts []PartitionCommit) *Commit {
-	commit := &Commit{s: c.shardOf(m.Group), group: m.Group, parts: parts, results: make([]Result, len(parts))}
+	return c.begin(ctx, m, nil, parts)
+}
+
+// BeginInTransaction is Begin for what is to be committed with the transaction of p: it is
+// pending until BeginEnd, and the results tell of the ledgers without it. Offsets to
+// commit must be open, or pending in the same transaction; Reopen must be empty. A ledger
+// that is founded stays, whatever becomes of the transaction.
+func (c *Coordinator) BeginInTransaction(ctx context.Context, m *extension.Member, p individualcommit.Producer, parts []PartitionCommit) *Commit {
+	return c.begin(ctx, m, &p, parts)
+}
+
+func (c *Coordinator) begin(ctx context.Context, m *extension.Member, txn *individualcommit.Producer, parts []PartitionCommit) *Commit {
+	commit := &Commit{s: c.shardOf(m.Group), group: m.Group, txn: txn, parts: parts, results: make([]Result, len(parts))}
 	if err := commit.begin(ctx, m); err != nil {
 		commit.failAll(err)
 	}

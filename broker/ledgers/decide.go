@@ -24,6 +24,9 @@ func (t *Commit) one(l *loaded, p *PartitionCommit, committed map[extension.Topi
 		return Result{Err: fmt.Errorf("%s: %w: %w", e.ID, kerr.UnsupportedVersion, err)}
 	}
 	l.advance(e, bounds.Start)
+	if t.txn != nil {
+		return t.stage(l, e, p)
+	}
 	delta, err := t.decide(e.Ledger, e.ID, p, bounds, 0)
 	if err != nil {
 		return Result{Err: err}
@@ -67,6 +70,9 @@ func (t *Commit) found(l *loaded, p *PartitionCommit, committed map[extension.To
 	ledger, err := newLedger(p, at, bounds)
 	if err != nil {
 		return Result{Err: fmt.Errorf("%s: %w", id, wireError(err))}
+	}
+	if t.txn != nil {
+		return t.foundInTransaction(l, id, ledger, p, &at, bounds.HighWatermark)
 	}
 	delta, err := t.decide(ledger, id, p, bounds, ledgerBytes)
 	if err != nil {

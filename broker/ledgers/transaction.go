@@ -54,20 +54,36 @@ func holdsAll(l *individualcommit.Ledger, p individualcommit.Producer, runs []in
 	return len(runs) == 0
 }
 
-// EndTransaction ends the transaction of p for all ledgers of one partition of the internal
-// log: what they have pending in it becomes committed, or open again. It returns when that
-// is durable and, where a committed offset fell, the primary topic has followed. With an
-// error it is to be called again. A transaction that has nothing pending has ended.
-func (c *Coordinator) EndTransaction(ctx context.Context, index int32, p individualcommit.Producer, commit bool) error {
+// End is the end of a transaction that has been carried out and is to become durable.
+type End struct {
+	s       *shard
+	t       Commit // what it has changed
+	receipt journal.Receipt
+	err     error
+}
+
+// BeginEnd ends the transaction of a producer id for all ledgers of one partition of the
+// internal log: what they have pending in it becomes committed, or open again. The epoch
+// does not matter: a marker may have a newer one than the transaction had, and a producer
+// id has one transaction at a time. With an error it is to be done again. A transaction
+// that has nothing pending has ended.
+func (c *Coordinator) BeginEnd(ctx context.Context, index int32, producerID int64, commit bool) End {
 	if index < 0 || int(index) >= len(c.shards) {
-		return fmt.Errorf("partition %d of %s: %w", index, individualcommit.TopicName, kerr.UnknownTopicOrPartition)
+		return End{err: fmt.Errorf("partition %d of %s: %w", index, individualcommit.TopicName, kerr.UnknownTopicOrPartition)}
 	}
-	s := c.shards[index]
-	t, receipt, err := s.endTransaction(ctx, p, commit)
-	if err != nil {
-		return err
+	e := End{s: c.shards[index]}
+	e.t, e.receipt, e.err = e.s.endTransaction(ctx, producerID, commit)
+	return e
+}
+
+// Wait waits until the end is durable and, where a committed offset fell, the primary
+// topic has followed.
+func (e End) Wait(ctx context.Context) error {
+	if e.err != nil {
+		return e.err
 	}
-	if err := s.await(ctx, receipt); err != nil {
+	s, t := e.s, &e.t
+	if err := s.await(ctx, e.receipt); err != nil {
 		return err
 	}
 	if len(t.changed) > 0 {
@@ -80,7 +96,7 @@ func (c *Coordinator) EndTransaction(ctx context.Context, index int32, p individ
 }
 
 // endTransaction carries out the end of a transaction, and gives what it has changed.
-func (s *shard) endTransaction(ctx context.Context, p individualcommit.Producer, commit bool) (t Commit, receipt journal.Receipt, err error) {
+func (s *shard) endTransaction(ctx context.Context, producerID int64, commit bool) (t Commit, receipt journal.Receipt, err error) {
 	l, err := s.lock(ctx, false)
 	if err != nil {
 		return t, receipt, err
@@ -90,8 +106,10 @@ func (s *shard) endTransaction(ctx context.Context, p individualcommit.Producer,
 		return t, receipt, nil // no ledger was ever founded here
 	}
 	var failed error
-	for _, id := range l.state.Staging(p) {
-		failed = errors.Join(failed, t.end(l, id, p, commit))
+	for _, p := range l.state.Transactions(producerID) {
+		for _, id := range l.state.Staging(p) {
+			failed = errors.Join(failed, t.end(l, id, p, commit))
+		}
 	}
 	if err := s.appendLocked(); err != nil {
 		return t, receipt, err
@@ -125,4 +143,35 @@ func (t *Commit) end(l *loaded, id individualcommit.ID, p individualcommit.Produ
 		t.note(l, id, e.Ledger.Stable() != stable, e.Ledger.Committed() < offset)
 	}
 	return nil
+}
+
+// stage makes what is committed of one partition pending in the transaction.
+func (t *Commit) stage(l *loaded, e *individualcommit.Entry, p *PartitionCommit) Result {
+	if err := l.checkStage(e, *t.txn, p.Commit); err != nil {
+		return Result{Err: err}
+	}
+	if p.Offset < individualcommit.NoOffset || len(p.Reopen) > 0 {
+		return Result{Err: fmt.Errorf("%s: a transaction commits offset %d and reopens %d runs: %w", e.ID, p.Offset, len(p.Reopen), kerr.InvalidRequest)}
+	}
+	if p.Offset != individualcommit.NoOffset || !holdsAll(e.Ledger, *t.txn, p.Commit) {
+		l.state.Stage(&l.records, e, *t.txn, individualcommit.StageRequest{Offset: p.Offset, Metadata: p.Metadata, Commit: p.Commit})
+	}
+	return Result{Stable: e.Ledger.Committed(), MaxCommit: e.Ledger.MaxCommit()}
+}
+
+// foundInTransaction is stage for a partition that had no ledger, which stays whatever
+// becomes of the transaction.
+func (t *Commit) foundInTransaction(l *loaded, id individualcommit.ID, ledger *individualcommit.Ledger, p *PartitionCommit,
+	at *extension.CommittedOffset, highWatermark int64,
+) Result {
+	err := wireError(ledger.CheckStage(*t.txn, p.Commit, highWatermark))
+	if err == nil {
+		err = t.s.c.room(ledgerBytes)
+	}
+	if err != nil {
+		return Result{Err: fmt.Errorf("%s: %w", id, err)}
+	}
+	e := l.state.Found(&l.records, id, ledger, individualcommit.Delta{}, &at.Metadata, t.s.c.nowMs())
+	t.note(l, id, true, true)
+	return t.stage(l, e, p)
 }
