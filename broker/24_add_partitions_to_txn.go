@@ -17,7 +17,7 @@ import (
 func (b *Broker) addPartitionsToTxn(c *call, req *kmsg.AddPartitionsToTxnRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AddPartitionsToTxnResponse)
 	if c.version < 4 {
-		adding := partitionsAdding{b: b, c: c, id: strings.Clone(req.TransactionalID),
+		adding := partitionsAdding{b: b, c: c, version: transactionV0, id: strings.Clone(req.TransactionalID),
 			producer: transaction.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch}}
 		for i := range req.Topics {
 			adding.topic(req.Topics[i].Topic, req.Topics[i].Partitions)
@@ -28,7 +28,7 @@ func (b *Broker) addPartitionsToTxn(c *call, req *kmsg.AddPartitionsToTxnRequest
 	}
 	for i := range req.Transactions {
 		t := &req.Transactions[i]
-		adding := partitionsAdding{b: b, c: c, id: strings.Clone(t.TransactionalID),
+		adding := partitionsAdding{b: b, c: c, version: transactionV2, id: strings.Clone(t.TransactionalID),
 			producer: transaction.Producer{ID: t.ProducerID, Epoch: t.ProducerEpoch}}
 		for j := range t.Topics {
 			adding.topic(t.Topics[j].Topic, t.Topics[j].Partitions)
@@ -57,6 +57,7 @@ type partitionsAdding struct {
 	c        *call
 	id       string
 	producer transaction.Producer
+	version  int8
 	topics   []kmsg.AddPartitionsToTxnResponseTopic
 	found    []transaction.TopicPartition
 	missing  bool // some are not there
@@ -99,7 +100,7 @@ func (a *partitionsAdding) run(verifyOnly bool) {
 		})
 	default:
 		err := a.b.transactions.AddPartitions(a.c.ctx, &transaction.AddRequest{
-			TransactionalID: a.id, Producer: a.producer, Version: transactionV1, Partitions: a.found,
+			TransactionalID: a.id, Producer: a.producer, Version: a.version, Partitions: a.found,
 		})
 		answered := a.b.txnCode(err, a.c.version >= 2)
 		a.answer(func(int) int16 { return answered })

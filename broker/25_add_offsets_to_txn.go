@@ -21,7 +21,7 @@ func (b *Broker) addOffsetsToTxn(c *call, req *kmsg.AddOffsetsToTxnRequest) kmsg
 	err := b.transactions.AddPartitions(c.ctx, &transaction.AddRequest{
 		TransactionalID: strings.Clone(req.TransactionalID),
 		Producer:        transaction.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch},
-		Version:         transactionV1,
+		Version:         transactionV0,
 		Partitions:      []transaction.TopicPartition{b.offsetsPartition(req.Group)},
 	})
 	resp.ErrorCode = b.txnCode(err, c.version >= 2)

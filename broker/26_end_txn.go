@@ -15,7 +15,7 @@ import (
 // Its answer waits until the markers are durable, if they can be written now.
 func (b *Broker) endTxn(c *call, req *kmsg.EndTxnRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.EndTxnResponse)
-	version := int8(transactionV1)
+	version := int8(transactionV0)
 	if c.version >= 5 {
 		version = transactionV2
 	}

@@ -51,7 +51,7 @@ func (b *Broker) commitInTransaction(ctx context.Context, req *kmsg.TxnOffsetCom
 		return nil, kerr.InvalidGroupID
 	}
 	add := transaction.AddRequest{
-		TransactionalID: strings.Clone(req.TransactionalID), Version: transactionV1,
+		TransactionalID: strings.Clone(req.TransactionalID), Version: transactionV0,
 		Producer:   transaction.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch},
 		Partitions: []transaction.TopicPartition{b.offsetsPartition(groupID)},
 	}

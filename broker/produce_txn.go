@@ -32,7 +32,7 @@ func (t *producingTxn) begin(ctx context.Context, b *Broker, req *kmsg.ProduceRe
 		t.err = kerr.TransactionalIDAuthorizationFailed
 		return
 	}
-	add := transaction.AddRequest{TransactionalID: strings.Clone(*req.TransactionID), Version: transactionV1}
+	add := transaction.AddRequest{TransactionalID: strings.Clone(*req.TransactionID), Version: transactionV0}
 	if req.Version >= implicitAdds {
 		add.Version = transactionV2
 	}

@@ -16,11 +16,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// The versions of transactions (Kafka's feature transaction.version): in the first a
-// client adds partitions before it writes to them, in the second (KIP-890) writing adds
-// them, and each transaction has an epoch of its own.
+// The versions of transactions (Kafka's feature transaction.version) by which clients
+// speak: up to the first they add partitions before they write to them, which Kafka logs as
+// version 0; in the second (KIP-890) writing adds them, and each transaction has an epoch of
+// its own.
 const (
-	transactionV1 = 1
+	transactionV0 = 0
 	transactionV2 = 2
 )
 
