@@ -8,6 +8,7 @@ import "math"
 // always there keeps the other from being dealt.
 func (d *Dispatcher) deal(limit, share int) {
 	own := listName{of: d.hand.member, member: true}
+	d.members.at(d.hand.member).turn++
 	d.keysFirst = !d.keysFirst
 	if !d.keysFirst {
 		d.dealLanes(d.half(min(share, limit)))
@@ -64,15 +65,14 @@ func (d *Dispatcher) dealReady(lanes []uint32, limit int) {
 			d.marks = append(d.marks, li)
 		}
 	}
-	m := d.members.at(d.hand.member)
-	m.turn++
+	turn := d.members.at(d.hand.member).turn
 	n := len(d.marks)
 	for i := range 2 * n {
 		to := limit
 		if left := n - i; left > 1 {
 			to = len(d.hand.offsets) + d.part(limit, left)
 		}
-		d.dealKeys(listName{of: d.marks[(m.turn+i)%n]}, to)
+		d.dealKeys(listName{of: d.marks[(turn+i)%n]}, to)
 	}
 }
 
@@ -127,12 +127,16 @@ type head struct {
 const noOffset = math.MaxInt64
 
 // dealStreams fills the hand to limit with records of the lanes that were not dealt before
-// or have no key, in the order of their offsets, as if the lanes were one: what a member is
-// dealt, and says of it, is then in runs as long as there can be. A lane that is far behind
-// the others does not fill more than half while they have any.
+// or have no key. Half is dealt in the order of their offsets, as if the lanes were one: what
+// a member is dealt, and says of it, is then in runs as long as there can be. The other half
+// is shared out among the lanes, so that one that is far behind does not keep the others from
+// being dealt.
 func (d *Dispatcher) dealStreams(lanes []uint32, limit int) {
 	if len(lanes) == 1 {
 		d.dealBelow(lanes[0], limit, noOffset)
+		return
+	}
+	if len(d.hand.offsets) >= limit {
 		return
 	}
 	d.streams = d.streams[:0]
@@ -141,10 +145,15 @@ func (d *Dispatcher) dealStreams(lanes []uint32, limit int) {
 			d.streams = append(d.streams, d.openStream(li))
 		}
 	}
-	if len(d.streams) > 1 {
-		d.mergeStreams(limit, d.part(limit, 2))
+	n := len(d.streams)
+	if n > 1 {
+		turn := d.members.at(d.hand.member).turn
+		all := limit - len(d.hand.offsets)
+		d.mergeStreams(limit-(all+turn%2)/2, func(int) int { return all })
+		all = limit - len(d.hand.offsets)
+		d.mergeStreams(limit, func(i int) int { return (all + (i+turn/2)%n) / n }) // in all it is all
 	}
-	d.mergeStreams(limit, limit)
+	d.mergeStreams(limit, func(int) int { return limit })
 	for i := range d.streams {
 		d.closeStream(&d.streams[i])
 	}
@@ -160,12 +169,13 @@ func (d *Dispatcher) dealBelow(li uint32, limit int, below int64) {
 	d.closeStream(&s)
 }
 
-// mergeStreams deals from the streams, not more than most from each.
-func (d *Dispatcher) mergeStreams(limit, most int) {
+// mergeStreams fills the hand to limit with records of the streams, in the order of their
+// offsets, but with no more of each than most says.
+func (d *Dispatcher) mergeStreams(limit int, most func(i int) int) {
 	q := d.heads[:0]
 	for i := range d.streams {
 		s := &d.streams[i]
-		s.left = most
+		s.left = most(i)
 		if next := d.nextOf(s); next < noOffset {
 			q = append(q, head{next, i})
 		}

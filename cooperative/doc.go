@@ -32,7 +32,8 @@
 // they are read again (NextAgain) when those before them are nearly dealt.
 //
 // In KeyRange a bucket is a lane of its own, from which only its holder is dealt, and
-// nothing while another member still has records of it.
+// nothing while another member still has records of it. The lanes of a member are dealt as
+// if they were one, in the order of the offsets.
 //
 // # Filters
 //

@@ -61,3 +61,32 @@ func TestBucketsOfOtherPartitionsWantNothing(t *testing.T) {
 		require.Less(t, x.d.FeedFrom(), int64(100_000), "and still wants more")
 	}
 }
+
+// TestALaneThatIsBehindLeavesSomeForOthers: also of hands of one record, of which each lane
+// must have some.
+func TestALaneThatIsBehindLeavesSomeForOthers(t *testing.T) {
+	for _, batch := range []int{1, 2, 7, 100} {
+		x := newBench(benchConfig(KeyRange), nil)
+		x.batch = batch
+		x.keyOf = func(offset int64) Key { // of the last bucket, of which there is much, or of the three others
+			if offset < 100_000 || offset%4 == 3 {
+				return Key{Hash: 3<<62 | uint64(offset)}
+			}
+			return Key{Hash: uint64(offset%4) << 62}
+		}
+		x.feed(200_000)
+		dealt := map[int]int{}
+		for range 1000 / batch {
+			x.acquire("m")
+			for _, g := range x.got {
+				for offset := g.Start; offset < g.End; offset++ {
+					dealt[int(x.keyOf(offset).Hash>>62)]++
+				}
+			}
+			x.acknowledge("m", Accept)
+		}
+		for bucket := range 4 {
+			require.Greater(t, dealt[bucket], 50, "of %v, in hands of %d", dealt, batch)
+		}
+	}
+}

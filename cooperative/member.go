@@ -7,7 +7,7 @@ type member struct {
 	ready list     // KeyOrdered: keys that it has records of, with more to be dealt
 	want  int      // of its waiting fetch, 0: it has none
 	lanes []uint32 // KeyRange: those that it holds, in order
-	turn  int      // KeyRange: of its lanes, with which the dealing of ready keys begins
+	turn  int      // KeyRange: counts its hands, so that its lanes take turns
 }
 
 type members struct {
