@@ -1,62 +1,187 @@
 #!/usr/bin/env bash
-# W3, W4 and W5 on Lacuna (fsync on); the medians last. usage: share.sh OUT
-# PEERS="lacuna kafka" has Apache Kafka 4.4 take turns with it. DATA (./data) is for the servers' files, PAIRS (3)
-# how often each has its turn, KHOME ($DATA/kafka) Kafka's home.
+# Queues: W3 to W6 on Lacuna beside Apache Kafka 4.4, taking turns in one run; the medians and their ratios last.
+# usage: share.sh OUT [w3 latency late stuck gaps w5 w6 ...]   all of them by default
+# PEERS ("lacuna kafka lacuna-fsync"): lacuna waits for no disk, as Kafka does not; lacuna-fsync does. PAIRS (5) is
+# how often each has its turn, DATA (./data) for the files of servers, KHOME (the cache of tests/compat) for Kafka's jars.
 set -euo pipefail
 cd "$(dirname "$0")"
-OUT=$(realpath -m "${1:?usage: share.sh OUT}")
+OUT=$(realpath -m "${1:?usage: share.sh OUT [workloads]}")
+shift
+WORKLOADS=${*:-w3 latency late stuck gaps w5 w6}
 export DATA=${DATA:-$PWD/data}
-PEERS=${PEERS:-lacuna} KHOME=${KHOME:-$DATA/kafka} PAIRS=${PAIRS:-3} KPORT=${KPORT:-39192} N=${N:-600000}
+PEERS=${PEERS:-lacuna kafka lacuna-fsync} PAIRS=${PAIRS:-5} KPORT=${KPORT:-39192}
+KHOME=${KHOME:-${LACUNA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lacuna}/kafka}
 mkdir -p "$DATA"
 . ./quiet.sh
 . ./servers.sh
 go build -o bin/ ./...
 make -s -C ../.. build && cp ../../bin/lacuna bin/lacuna
 
-declare -A ADDR PID
-rm -rf "$DATA/lacuna"
-bin/lacuna serve --listen 127.0.0.1:19192 --data-dir "$DATA/lacuna" > "$DATA/lacuna.log" 2>&1 < /dev/null &
-PID[lacuna]=$! ADDR[lacuna]=127.0.0.1:19192
-wait_port 19192
+declare -A PID PORT=([lacuna]=19192 [lacuna-fsync]=19292 [kafka]=$KPORT)
+# The most Kafka can be set to, for the runs that raise the limit of acquired records; others leave its default.
+KAFKA_SET=(group.share.max.partition.max.record.locks=10000 group.share.min.record.lock.duration.ms=1000)
+start() { # peer: starts it on what it has stored
+  local fsync=off
+  case $1 in
+    kafka)
+      kafka/kafka.sh start "$KPORT" "$KHOME" "${KAFKA_SET[@]}" > /dev/null
+      PID[kafka]=$(cat "$KHOME/run-$KPORT/pid")
+      ;;
+    *)
+      [ "$1" = lacuna ] || fsync=on
+      bin/lacuna serve --listen "127.0.0.1:${PORT[$1]}" --data-dir "$DATA/$1" --fsync=$fsync >> "$DATA/$1.log" 2>&1 < /dev/null &
+      PID[$1]=$!
+      wait_port "${PORT[$1]}"
+      ;;
+  esac
+}
 stop() {
-  kill "${PID[lacuna]}" 2> /dev/null || true
-  [[ $PEERS != *kafka* ]] || kafka/kafka.sh stop "$KPORT" "$KHOME" wipe > /dev/null 2>&1 || true
+  local peer
+  for peer in "${!PID[@]}"; do
+    case $peer in
+      kafka) kafka/kafka.sh stop "$KPORT" "$KHOME" wipe ;;
+      *) kill "${PID[$peer]}" && wait "${PID[$peer]}" ;;
+    esac > /dev/null 2>&1 || true
+  done
 }
 trap stop EXIT
-if [[ $PEERS = *kafka* ]]; then
-  kafka/kafka.sh start "$KPORT" "$KHOME" > /dev/null
-  ADDR[kafka]=127.0.0.1:$KPORT PID[kafka]=$(cat "$KHOME/run-$KPORT/pid")
-fi
+for peer in $PEERS; do
+  [ "$peer" = kafka ] || rm -rf "${DATA:?}/$peer" "$DATA/$peer.log"
+  start "$peer"
+done
 
 k() { # peer command args...
   local peer=$1 cmd=$2
   shift 2
-  timeout 120 bin/kload "$cmd" -b "${ADDR[$peer]}" -pid "${PID[$peer]}" "$@"
+  timeout 120 bin/kload "$cmd" -b "127.0.0.1:${PORT[$peer]}" -pid "${PID[$peer]}" "$@"
+}
+fill() { # topic records args...: the same topic on each peer
+  local peer topic=$1 n=$2
+  shift 2
+  for peer in $PEERS; do
+    k "$peer" topic -t "$topic" -parts 1
+    k "$peer" produce -t "$topic" -n "$n" -batch 16384 -q -secs 110 "$@" > /dev/null
+  done
+}
+drop() { # topic
+  local peer
+  for peer in $PEERS; do k "$peer" topic -t "$1" -rm; done
 }
 queue() { # peer name args...: one JSON line, labelled PEER/NAME
   local peer=$1 name=$2
   shift 2
-  quiet 10 || true
-  k "$peer" queue -label "$peer/$name" -ack share-raw -secs 20 -out "$OUT" "$@" > /dev/null
+  quiet 3 || true
+  k "$peer" queue -label "$peer/$name" -ack share-raw -secs 30 -out "$OUT" "$@" > /dev/null
 }
-for peer in $PEERS; do
-  k $peer topic -t q100 -parts 1
-  k $peer produce -t q100 -n "$N" -batch 16384 -q > /dev/null
-  k $peer topic -t q5 -parts 1
-  k $peer produce -t q5 -n 20000 -batch 16384 -hot hot-key1 -hotevery 100 -q > /dev/null
-  for _ in 1 2 3; do # a fresh Kafka may take longer than a member waits to assign the first group
-    k $peer queue -label warm -ack share-raw -t q100 -n "$N" -c 4 -secs 20 > /dev/null 2>&1 && break
+locks() { # peer: LOCKS are options that let as many records be acquired at once as the peer can
+  LOCKS=(-gc share.partition.max.record.locks=1000000)
+  [ "$1" != kafka ] || LOCKS=(-gc share.partition.max.record.locks=10000)
+}
+turns() { # function: each peer in turn, PAIRS times
+  local turn peer
+  for turn in $(seq "$PAIRS"); do
+    for peer in $PEERS; do "$1" "$peer" "$turn"; done
   done
-done
-for _ in $(seq "$PAIRS"); do
+}
+
+# A turn of W3 is to take a second of the server's CPU at least, so Kafka, which takes more of it, has fewer records.
+w3() {
+  fill q3 5000000
+  turns turn_w3
+  drop q3
+}
+turn_w3() {
+  local c n=5000000
+  [ "$1" != kafka ] || n=1000000
+  for c in 4 16 64; do queue "$1" "W3, $c workers" -t q3 -n $n -c "$c"; done
+}
+
+latency() { turns turn_latency; }
+turn_latency() {
+  k "$1" topic -t "live$2" -parts 1
+  queue "$1" "W3 latency, 20,000/s, 16 workers" -t "live$2" -n 160000 -rate 20000 -c 16 -stall 9 -warm 2s
+  k "$1" topic -t "live$2" -rm
+}
+
+# A Kafka that reached its limit gets no further, so 13 seconds are enough to see its rate.
+late() {
+  fill q4 6000000
+  turns turn_late
+  drop q4
+}
+turn_late() {
+  locks "$1"
+  queue "$1" "W4, one in ten 5 s late" "${LOCKS[@]}" -t q4 -n 6000000 -c 4 -late 10 -secs 13 -stall 8
+  [ "$1" != kafka ] || queue kafka "W4, one in ten 5 s late, default limit" -t q4 -n 6000000 -c 4 -late 10 -secs 13 -stall 8
+}
+
+# What counts is how far it gets, which is the same each time.
+stuck() {
+  local peer
+  fill q4 10100000
   for peer in $PEERS; do
-    for c in 1 4 16 64; do queue $peer "W3 $c workers" -t q100 -n "$N" -c $c; done
-    queue $peer "W5 hot key, 500 a fetch" -t q5 -n 20000 -c 16 -hot hot-key1 -stall 8
-    queue $peer "W5 hot key, 20 a fetch" -t q5 -n 20000 -c 16 -strict -max 20 -hot hot-key1 -stall 8
+    locks "$peer"
+    queue "$peer" "W4, one never acknowledged" "${LOCKS[@]}" -t q4 -n 10000000 -c 4 -gaps 1 -secs 60 -stall 3 -abandon
+    queue "$peer" "W4, one never acknowledged, default limit" -t q4 -n 10000000 -c 4 -gaps 1 -secs 60 -stall 3 -abandon
   done
-  queue lacuna "W4 one in ten 5 s late" -gc share.partition.max.record.locks=1000000 -t q100 -n "$N" -c 4 -late 10 -stall 8
-  queue lacuna "W4 1,000 gaps open" -gc share.partition.max.record.locks=1000000 -t q100 -n 302000 -c 4 -gaps 1000 -stall 4 -abandon
-  queue lacuna "W4 100,000 gaps open" -gc share.partition.max.record.locks=1000000 -t q100 -n 500000 -c 4 -gaps 100000 -stall 4 -abandon
-  queue lacuna "W5 hot key in order, 20 a fetch" -gc share.delivery.mode=key-ordered -t q5 -n 20000 -c 16 -strict -max 20 -hot hot-key1 -stall 12
+  drop q4
+}
+
+# Not on Kafka, which gets no further than its limit behind the oldest gap (stuck).
+gaps() {
+  local PEERS=${PEERS/kafka/}
+  fill q4 6200000
+  turns turn_gaps
+  drop q4
+}
+turn_gaps() {
+  local g
+  locks "$1"
+  for g in 1000 100000; do
+    queue "$1" "W4, $g gaps open" "${LOCKS[@]}" -t q4 -n $((2 * g + 6000000)) -c 4 -gaps "$g" -stall 4 -abandon
+  done
+}
+
+w5() {
+  fill q5 20000 -hot hot-key1 -hotevery 100
+  turns turn_w5
+  drop q5
+}
+turn_w5() {
+  local hot=(-t q5 -n 20000 -c 16 -hot hot-key1)
+  queue "$1" "W5, 20 a fetch" "${hot[@]}" -strict -max 20 -stall 8
+  queue "$1" "W5, 500 a fetch" "${hot[@]}" -stall 8
+  [ "$1" = kafka ] || queue "$1" "W5 in key order, 20 a fetch" -gc share.delivery.mode=key-ordered "${hot[@]}" -strict -max 20 -stall 12
+}
+
+# kill -9 with gaps open, all acknowledgements confirmed; then the group reads on to the end of the topic. Its members
+# wait for the server before that is started, so that the clock runs from the start to the first record.
+w6() { turns turn_w6; }
+turn_w6() {
+  local peer=$1 topic=w6-$2 total=1100000 open=(-n 1000000 -c 4 -gaps 100000) reader at
+  # Kafka takes no more than 10,000 offsets between the first open record and the last.
+  [ "$peer" != kafka ] || total=300000 open=(-n 9000 -c 1 -strict -gaps 4000 -stall 4)
+  k "$peer" topic -t "$topic" -parts 1
+  k "$peer" produce -t "$topic" -n "$total" -batch 16384 -q > /dev/null
+  quiet 5 || true
+  locks "$peer"
+  k "$peer" queue -t "$topic" -g "$topic" "${LOCKS[@]}" -ack share-raw -secs 30 -kill "${open[@]}" > "$DATA/before.json"
+  wait "${PID[$peer]}" 2> /dev/null || true
+  k "$peer" queue -t "$topic" -g "$topic" -ack share-raw -n "$total" -c 4 -retry 60s -secs 60 -stall 3 > "$DATA/after.json" &
+  reader=$!
+  sleep 1
+  at=$(now_ms)
+  start "$peer"
+  wait "$reader"
+  python3 restart.py "$peer/W6, kill -9" "$total" "$at" "$DATA/before.json" "$DATA/after.json" >> "$OUT"
+  k "$peer" topic -t "$topic" -rm
+}
+
+# A JVM is not warm after one pass: its CPU a record halves over the first two million.
+fill warm 600000
+for peer in $PEERS; do
+  for _ in 1 2 3; do k "$peer" queue -label warm -ack share-raw -t warm -n 600000 -c 4 -secs 30 > /dev/null; done
 done
+drop warm
+for workload in $WORKLOADS; do "$workload"; done
 python3 share.py "$OUT"

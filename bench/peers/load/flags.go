@@ -64,6 +64,7 @@ func (q *QueueFlags) Register(fs *flag.FlagSet, s *Settings) {
 	fs.DurationVar(&q.cfg.HotSleep, "hotsleep", 50*time.Millisecond, "handler time of the hot key")
 	fs.Float64Var(&q.cfg.Stall, "stall", 5, "give up after so many seconds without a delivery")
 	fs.BoolVar(&q.cfg.Abandon, "abandon", false, "drop connections at the end, do not ack held ones")
+	fs.BoolVar(&q.cfg.Kill, "kill", false, "SIGKILL the server (-pid) at the end, acks confirmed and held records open")
 	fs.DurationVar(&q.cfg.Warm, "warm", 2*time.Second, "live mode: ignore latencies this long")
 	fs.BoolVar(&q.cfg.UntilRedeliv, "redeliv", false, "end at the first redelivered record")
 	fs.BoolVar(&q.cfg.Debug, "v", false, "one line a second on stderr")

@@ -2,10 +2,12 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -47,6 +49,7 @@ type QueueCfg struct {
 	Live      bool // record latency from the time stamp in the value
 	Warm      time.Duration
 	Abandon   bool // at the end drop the connections without acking what is held
+	Kill      bool // at the end, once every ack is confirmed, SIGKILL the server under what is held
 	Pid       int
 	RX        *atomic.Int64
 	OnStart   func() // called once all consumers are open
@@ -110,6 +113,11 @@ func RunQueue(cfg QueueCfg, open func(i int) (Consumer, error), m map[string]any
 		q.endedAt = q.handledLast
 	}
 	q.report(m)
+	if cfg.Kill {
+		if err := q.killServer(); err != nil {
+			return err
+		}
+	}
 	q.closeAll()
 	select {
 	case err := <-q.errs:
@@ -144,9 +152,20 @@ func (q *queue) openAll(open func(i int) (Consumer, error)) error {
 func (q *queue) closeAll() {
 	var closing sync.WaitGroup
 	for _, c := range q.consumers {
-		closing.Go(func() { c.Close(!q.cfg.Abandon) })
+		closing.Go(func() { c.Close(!q.cfg.Abandon && !q.cfg.Kill) })
 	}
 	closing.Wait()
+}
+
+// killServer ends the server as a crash would, while the members still hold their records.
+func (q *queue) killServer() error {
+	if q.cfg.Pid <= 0 {
+		return errors.New("no pid of the server to kill")
+	}
+	if err := syscall.Kill(q.cfg.Pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill the server: %w", err)
+	}
+	return nil
 }
 
 // fail keeps an error for the result and ends the run.

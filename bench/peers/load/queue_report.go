@@ -40,7 +40,7 @@ func (q *queue) reportRedelivery(m map[string]any) {
 		m["first_redeliv_s"] = R3(time.Unix(0, at).Sub(q.run.t0).Seconds())
 		m["first_redeliv_unix_ms"] = at / 1e6
 	}
-	if at := q.firstAt.Load(); at != 0 && q.cfg.UntilRedeliv {
+	if at := q.firstAt.Load(); at != 0 {
 		m["first_unix_ms"] = at / 1e6
 	}
 }
