@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -68,6 +69,11 @@ type Ledger struct {
 	Metadata    string
 	MaxCommit   int64
 	Gaps        []protocol.Run
+}
+
+// Committed tells whether an offset is committed.
+func (l *Ledger) Committed(offset int64) bool {
+	return offset < l.MaxCommit && !slices.ContainsFunc(l.Gaps, func(r protocol.Run) bool { return r.Start <= offset && offset < r.End })
 }
 
 // Ledger reads the ledger of a group and partition, with all its gaps.

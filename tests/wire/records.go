@@ -6,6 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/lacunamq/lacuna/protocol"
 )
 
 // The versions that requests are sent at: the last ones that name topics by name.
@@ -16,6 +18,9 @@ const (
 	producerIDVersion  = 4
 	listOffsetsVersion = 7
 )
+
+// maxDecoded is how large a batch may be that is decompressed.
+const maxDecoded = 1 << 26
 
 // ProduceRequest asks to append one batch to a partition.
 func ProduceRequest(topic string, partition int32, acks int16, batch []byte) *kmsg.ProduceRequest {
@@ -65,6 +70,35 @@ func Fetched(resp kmsg.Response) (*kmsg.FetchResponseTopicPartition, error) {
 	}
 	p := &fetched.Topics[0].Partitions[0]
 	return p, kerr.ErrorForCode(p.ErrorCode)
+}
+
+// EachRecord calls f with each record of whole batches, control batches aside, until it
+// returns an error.
+func EachRecord(batches []byte, f func(*protocol.Record) error) error {
+	for len(batches) > 0 {
+		h, err := protocol.ParseBatchHeader(batches)
+		if err != nil {
+			return err
+		}
+		if len(batches) < h.Size() {
+			return fmt.Errorf("the batch at offset %d has %d bytes of %d", h.BaseOffset, len(batches), h.Size())
+		}
+		records, err := protocol.DecompressRecords(nil, &h, batches[:h.Size()], maxDecoded)
+		if err != nil {
+			return err
+		}
+		batches = batches[h.Size():]
+		it := protocol.IterateRecords(&h, records)
+		for !h.Control() && it.Next() {
+			if err := f(it.Record()); err != nil {
+				return err
+			}
+		}
+		if err := it.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ProducerID gets an id for an idempotent producer.

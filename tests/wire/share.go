@@ -18,6 +18,7 @@ const (
 	shareFetchVersion       = 2
 	shareAcknowledgeVersion = 2
 	shareOffsetsVersion     = 0
+	shareDescribeVersion    = 1
 )
 
 // ShareMember is a member of a share group that fetches all partitions of one topic. One
@@ -28,8 +29,9 @@ type ShareMember struct {
 	TopicID    [16]byte
 	Partitions int32
 
-	epoch   int32 // of the member
-	session int32 // epoch of the share session
+	epoch    int32 // of the member
+	session  int32 // epoch of the share session
+	filtered bool  // the fetch under way has a filter
 }
 
 // Acked is what a member says of records [First, Last] of a partition.
@@ -54,6 +56,8 @@ type ShareFetch struct {
 	MaxWaitMs  int32
 	Whole      bool // batches are dealt whole
 	Acked      []Acked
+	Filter     *protocol.KeyFilter // nil: all records
+	Last       bool                // it closes the session, and gets nothing
 }
 
 // ShareAnswer is the answer to a ShareFetch.
@@ -100,6 +104,12 @@ func (m *ShareMember) SendFetch(c *Conn, f *ShareFetch) error {
 	req := kmsg.NewPtrShareFetchRequest()
 	req.SetVersion(shareFetchVersion)
 	req.GroupID, req.MemberID, req.ShareSessionEpoch = &m.Group, &m.ID, m.session
+	if f.Last {
+		req.ShareSessionEpoch = closeSession
+	}
+	if m.filtered = f.Filter != nil; m.filtered {
+		req.UnknownTags.Set(protocol.ExtensionTag, f.Filter.AppendTo(nil))
+	}
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = f.MaxWaitMs, 1, f.MaxBytes
 	req.MaxRecords, req.BatchSize, req.ShareAcquireMode = f.MaxRecords, f.MaxRecords, 1
 	if f.Whole {
@@ -117,14 +127,16 @@ func (m *ShareMember) SendFetch(c *Conn, f *ShareFetch) error {
 				p.AcknowledgementBatches = append(p.AcknowledgementBatches, b)
 			}
 		}
-		if m.session == 0 || len(p.AcknowledgementBatches) > 0 {
+		if req.ShareSessionEpoch == 0 || len(p.AcknowledgementBatches) > 0 {
 			t.Partitions = append(t.Partitions, p)
 		}
 	}
 	if len(t.Partitions) > 0 {
 		req.Topics = append(req.Topics, t)
 	}
-	m.session++
+	if m.session++; f.Last {
+		m.NewSession()
+	}
 	return c.Send(req)
 }
 
@@ -137,6 +149,9 @@ func (m *ShareMember) ReceiveFetch(c *Conn) (*ShareAnswer, error) {
 	}
 	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
 		return nil, fmt.Errorf("fetch of %s: %w", m.ID, err)
+	}
+	if err := m.checkFilterApplied(resp); err != nil {
+		return nil, err
 	}
 	answer := &ShareAnswer{Refused: make(map[int32]error)}
 	for i := range resp.Topics {
@@ -156,50 +171,56 @@ func (m *ShareMember) ReceiveFetch(c *Conn) (*ShareAnswer, error) {
 	return answer, nil
 }
 
+// checkFilterApplied looks whether the answer says that the filter was heeded, if there was
+// one.
+func (m *ShareMember) checkFilterApplied(resp *kmsg.ShareFetchResponse) error {
+	applied := false
+	var wrong error
+	resp.UnknownTags.Each(func(tag uint32, field []byte) {
+		applied = applied || tag == protocol.ExtensionTag
+		if _, err := protocol.ParseFilterApplied(field); err != nil {
+			wrong = fmt.Errorf("fetch of %s: tag %d: %w", m.ID, tag, err)
+		}
+	})
+	if wrong == nil && applied != m.filtered {
+		wrong = fmt.Errorf("fetch of %s: it has a filter: %v, and was filtered: %v", m.ID, m.filtered, applied)
+	}
+	return wrong
+}
+
 // add takes out the records that were acquired, all of which have to be there.
 func (a *ShareAnswer) add(p *kmsg.ShareFetchResponseTopicPartition) error {
 	acquired := p.AcquiredRecords
 	next := int64(0)
-	if len(acquired) > 0 {
-		next = acquired[0].FirstOffset
-	}
-	for rest := p.Records; len(rest) > 0; {
-		h, err := protocol.ParseBatchHeader(rest)
-		if err != nil {
-			return err
-		}
-		records, err := protocol.DecompressRecords(nil, &h, rest[:h.Size()], 1<<26)
-		if err != nil {
-			return err
-		}
-		rest = rest[h.Size():]
-		for it := protocol.IterateRecords(&h, records); it.Next(); {
-			r := it.Record()
-			for len(acquired) > 0 && r.Offset > acquired[0].LastOffset {
-				acquired = acquired[1:]
-				if len(acquired) > 0 {
-					next = acquired[0].FirstOffset
-				}
-			}
-			if len(acquired) == 0 || r.Offset < acquired[0].FirstOffset {
-				continue
-			}
-			if r.Offset != next {
-				return fmt.Errorf("offset %d was acquired and is not in the answer", next)
-			}
-			next++
-			a.Records = append(a.Records, Shared{Partition: p.Partition, Offset: r.Offset, Count: acquired[0].DeliveryCount, Key: r.Key, Value: r.Value})
-			if r.Offset == acquired[0].LastOffset {
-				if acquired = acquired[1:]; len(acquired) > 0 {
-					next = acquired[0].FirstOffset
-				}
-			}
+	begin := func() {
+		if len(acquired) > 0 {
+			next = acquired[0].FirstOffset
 		}
 	}
-	if len(acquired) > 0 {
+	begin()
+	err := EachRecord(p.Records, func(r *protocol.Record) error {
+		for len(acquired) > 0 && r.Offset > acquired[0].LastOffset {
+			acquired = acquired[1:]
+			begin()
+		}
+		if len(acquired) == 0 || r.Offset < acquired[0].FirstOffset {
+			return nil
+		}
+		if r.Offset != next {
+			return fmt.Errorf("offset %d was acquired and is not in the answer", next)
+		}
+		next++
+		a.Records = append(a.Records, Shared{Partition: p.Partition, Offset: r.Offset, Count: acquired[0].DeliveryCount, Key: r.Key, Value: r.Value})
+		if r.Offset == acquired[0].LastOffset {
+			acquired = acquired[1:]
+			begin()
+		}
+		return nil
+	})
+	if err == nil && len(acquired) > 0 {
 		return fmt.Errorf("offset %d was acquired and is not in the answer", next)
 	}
-	return nil
+	return err
 }
 
 // Hang ends the connection from this side, while another goroutine may wait for an answer.
@@ -221,11 +242,24 @@ func (m *ShareMember) Acknowledge(c *Conn, acked []Acked) (refused map[int32]err
 	return m.acknowledge(c, acked, m.session)
 }
 
-// CloseSession frees what the member has acquired.
-func (m *ShareMember) CloseSession(c *Conn) error {
-	_, err := m.acknowledge(c, nil, -1)
-	return err
+// closeSession is the epoch of a request that closes its session.
+const closeSession = -1
+
+// CloseSession acknowledges records and frees what else the member has acquired. It
+// returns what was refused, by partition. The next fetch opens another session.
+func (m *ShareMember) CloseSession(c *Conn, acked []Acked) (refused map[int32]error, err error) {
+	refused, err = m.acknowledge(c, acked, closeSession)
+	m.NewSession()
+	return refused, err
 }
+
+// NewSession has the next fetch open another session. If there is one it is not closed, so
+// that the member keeps what it has.
+func (m *ShareMember) NewSession() { m.session = 0 }
+
+// InSession tells whether the member has opened a session. Without one it can acknowledge
+// nothing.
+func (m *ShareMember) InSession() bool { return m.session != 0 }
 
 func (m *ShareMember) acknowledge(c *Conn, acked []Acked, session int32) (refused map[int32]error, err error) {
 	req := kmsg.NewPtrShareAcknowledgeRequest()
@@ -301,4 +335,22 @@ func (c *Conn) ShareStart(group, topic string, partitions int32) ([]int64, error
 		}
 	}
 	return starts, nil
+}
+
+// DescribeShare asks for the description of a share group. When it is answered the group's
+// settings are heeded as they were when it was asked.
+func (c *Conn) DescribeShare(group string) error {
+	req := kmsg.NewPtrShareGroupDescribeRequest()
+	req.SetVersion(shareDescribeVersion)
+	req.GroupIDs = []string{group}
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	for _, g := range resp.(*kmsg.ShareGroupDescribeResponse).Groups {
+		if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
+			return fmt.Errorf("describe share group %s: %w", group, err)
+		}
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ const (
 	createVersion        = 7
 	deleteVersion        = 5
 	deleteRecordsVersion = 2
+	alterConfigsVersion  = 1
 )
 
 // Versions are the APIs that a broker says it serves.
@@ -134,4 +135,29 @@ func (c *Conn) DeleteRecords(topic string, partition int32, before int64) (int64
 	}
 	p := &topics[0].Partitions[0]
 	return p.LowWatermark, kerr.ErrorForCode(p.ErrorCode)
+}
+
+// Configure sets settings of a topic or a group by Kafka's names.
+func (c *Conn) Configure(kind kmsg.ConfigResourceType, name string, settings map[string]string) error {
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.SetVersion(alterConfigsVersion)
+	r := kmsg.NewIncrementalAlterConfigsRequestResource()
+	r.ResourceType, r.ResourceName = kind, name
+	for key, value := range settings {
+		s := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		s.Name, s.Value = key, &value
+		r.Configs = append(r.Configs, s)
+	}
+	req.Resources = append(req.Resources, r)
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	for i := range resp.(*kmsg.IncrementalAlterConfigsResponse).Resources {
+		r := &resp.(*kmsg.IncrementalAlterConfigsResponse).Resources[i]
+		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+			return fmt.Errorf("configure %s: %w", name, err)
+		}
+	}
+	return nil
 }
