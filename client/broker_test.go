@@ -34,7 +34,7 @@ func newServer(tb testing.TB) *server {
 	tb.Helper()
 	s := &server{tb: tb, disk: vfs.NewCrashableMem(), config: broker.Config{
 		Listen: []string{"127.0.0.1:0"}, DataDir: "data",
-		Settings: map[string]string{"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"},
+		Settings: map[string]string{"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"},
 	}}
 	s.start()
 	s.config.Listen = []string{s.broker.Addr()}

@@ -67,7 +67,8 @@
 // has a kgo client of its own, because all fetches of a client to one broker share one
 // connection, and a long poll of one Reader would make the others wait. A Worker has two, one
 // to fetch and one for all else; a GroupReader has one to be a member, and one for each
-// different range of slots that it holds.
+// different range of slots that it holds, or for the partitions that it began to read whole in
+// the same generation.
 //
 // # Errors
 //

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -13,8 +12,8 @@ import (
 
 // RangeHandler handles records of one partition or several, of each in offset order, and
 // commits them through the Reader that they come from: all or some, at once or with Enqueue.
-// What it leaves open comes again when the range is assigned anew. Records of ranges with
-// different slots may be handled at the same time; those of the same range are not.
+// What it leaves open comes again when the range is assigned anew. Records of different ranges
+// may be handled at the same time; those of the same range are not.
 //
 // ctx ends, because of [ErrRevoked], when the handler has to return: it had its time to
 // finish, or the group has removed the member. A commit that waits with ctx returns that
@@ -25,15 +24,27 @@ type RangeHandler func(ctx context.Context, r *Reader, records []*kgo.Record)
 
 // GroupReader is a member of a consumer group that reads with Readers what the group assigns
 // to it: whole partitions, and where there are more members than partitions ranges of their
-// key slots ([SplitBalancer]). It commits as that member, in the generation in which it was
-// assigned the records, so the broker refuses what comes too late.
+// key slots ([SplitBalancer]). It commits as that member, in the generation of the group at
+// the time, so the broker refuses what comes too late.
 //
-// The group rebalances when members come and go. Before that each member lets its handlers
-// return, waits until all that they commit is answered, and only then gives its ranges up
-// and is assigned others. So a record is handled by one member at a time, in order per key,
-// and one whose commit was answered is not delivered again. A handler that takes longer than
-// half the rebalance timeout of the group has its context ended; one that goes on all the
-// same is removed from the group, and may then be at work on records that another member has.
+// The group rebalances when members come and go. Before a member gives a range up it lets its
+// handler return, and waits until all that it commits is answered; only then another member
+// is assigned the range. So a record is handled by one member at a time, in order per key,
+// and one whose commit was answered is not delivered to another GroupReader. With an eager
+// balancer a member gives up everything in each rebalance. With a cooperative one it goes on
+// with the ranges that it keeps, and gives up only those that it does not, or whose bounds
+// change; of the partitions that it reads whole, those that it began in the same generation
+// as one that it gives up pause until that is done.
+//
+// A handler that takes longer than half the rebalance timeout of the member has its context
+// ended. If it goes on all the same the group removes the member, or the member leaves by
+// itself in a cooperative group, and its records go to other members while it is at work.
+//
+// With kgo.InstanceID in [MemberOpts] the member is a static one: Close does not leave the
+// group, and whoever opens a GroupReader with that id within the session timeout gets the same
+// ranges, without a rebalance. Two at a time may not have the same id: the later one takes the
+// place of the other, whose commits are refused with [ErrRevoked] and which reports
+// kerr.FencedInstanceID to the hook Failed until it is closed.
 type GroupReader struct {
 	cfg      readerConfig
 	handler  RangeHandler
@@ -46,20 +57,24 @@ type GroupReader struct {
 
 	mu struct {
 		sync.Mutex
-		holdings []*holding
+		holdings []*holding  // never changed in place
+		as       *membership // nil before the first generation, and when it has ended
+		// owesJoin: others wait until the member joins again and says what it gave up.
+		owesJoin bool
 		closing  bool
 	}
 }
 
 // OpenGroupReader checks what the broker can do and begins to join the group. The balancer
-// is one of kgo's or alike, and must be eager: see [SplitBalancer], in which it is wrapped.
+// is any of kgo's or alike, and all members of the group must have it; OpenGroupReader wraps
+// it in [SplitBalancer] itself.
 //
 // Options are those of [OpenReader] except [Partitions], [StartAt], [Slots] and [Keys], and
 // [MemberOpts], [GroupHooks] and [HandleAtMost].
 func OpenGroupReader(ctx context.Context, inner kgo.GroupBalancer, handler RangeHandler, opts ...ReaderOpt) (*GroupReader, error) {
 	cfg, err := groupReaderConfig(opts)
 	if err == nil {
-		err = checkGroupReader(ctx, inner, &cfg)
+		err = checkGroupReader(ctx, &cfg)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open a group reader: %w", err)
@@ -77,10 +92,7 @@ func OpenGroupReader(ctx context.Context, inner kgo.GroupBalancer, handler Range
 }
 
 // checkGroupReader looks before the group is joined for what would fail after.
-func checkGroupReader(ctx context.Context, inner kgo.GroupBalancer, cfg *readerConfig) error {
-	if inner.IsCooperative() {
-		return ErrCooperativeBalancer
-	}
+func checkGroupReader(ctx context.Context, cfg *readerConfig) error {
 	cl, err := kgo.NewClient(cfg.kafka...)
 	if err != nil {
 		return err
@@ -105,7 +117,7 @@ func (g *GroupReader) Assigned() (ranges []AssignedSlots) {
 }
 
 // Close delivers no more, waits until the handlers have returned and what they commit is
-// answered, and leaves the group. When ctx ends first, so do the contexts of the handlers,
+// answered, and leaves the group, unless the member is a static one. When ctx ends first, so do the contexts of the handlers,
 // for which it still waits, and what is not answered may have been committed all the same.
 func (g *GroupReader) Close(ctx context.Context) error {
 	g.mu.Lock()
@@ -116,12 +128,15 @@ func (g *GroupReader) Close(ctx context.Context) error {
 	// While handlers finish the member keeps up its heartbeats, so that they may take their time.
 	stop := context.AfterFunc(ctx, func() { endAll(holdings, context.Cause(ctx)) })
 	defer stop()
-	g.release(holdings)
+	g.release(holdings, nil)
 	if !first {
 		<-g.errorsDone
 		return nil
 	}
 	err := g.cl.LeaveGroupContext(ctx)
+	if err == nil {
+		err = g.leaveIfOwing(ctx)
+	}
 	g.cl.Close()
 	<-g.errorsDone
 	if err != nil {
@@ -131,78 +146,6 @@ func (g *GroupReader) Close(ctx context.Context) error {
 		return &GroupError{Group: g.cfg.group, Doing: "leave", Err: err}
 	}
 	return nil
-}
-
-// assigned begins to read what a new generation gives the member.
-func (g *GroupReader) assigned(_ context.Context, cl *kgo.Client, _ map[string][]int32) {
-	as := new(membership)
-	as.member, as.generation = cl.GroupMetadata()
-	if instance, ok := cl.OptValues(kgo.InstanceID)[0].(string); ok && instance != "" {
-		as.instance = &instance
-	}
-	ranges := g.balancer.began(as.generation)
-	g.mu.Lock()
-	if g.mu.closing {
-		g.mu.Unlock()
-		return
-	}
-	holdings := newHoldings(g, as, ranges)
-	g.mu.holdings = holdings
-	g.mu.Unlock()
-	if g.cfg.member.hooks.Assigned != nil {
-		g.cfg.member.hooks.Assigned(as.generation, ranges)
-	}
-	for _, h := range holdings {
-		go h.run()
-	}
-}
-
-// revoked gives everything up in good order: kgo waits for it before it joins the next
-// generation, and goes on with its heartbeats meanwhile.
-func (g *GroupReader) revoked(_ context.Context, cl *kgo.Client, _ map[string][]int32) {
-	holdings := g.current()
-	timeout := cl.OptValue(kgo.RebalanceTimeout).(time.Duration)
-	soon := time.AfterFunc(timeout/2, func() { endHandlers(holdings, ErrRevoked) })
-	defer soon.Stop()
-	late := time.AfterFunc(timeout, func() { endAll(holdings, ErrRevoked) })
-	defer late.Stop()
-	g.release(holdings)
-}
-
-// lost is revoked when the group has others already: nothing can be committed any more.
-func (g *GroupReader) lost(context.Context, *kgo.Client, map[string][]int32) {
-	holdings := g.current()
-	endAll(holdings, ErrRevoked)
-	g.release(holdings)
-}
-
-func (g *GroupReader) current() []*holding {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.mu.holdings
-}
-
-// release returns when nothing of the holdings is delivered or committed any more. kgo and
-// Close may ask for it at the same time: then neither goes on before it is done.
-func (g *GroupReader) release(holdings []*holding) {
-	for _, h := range holdings {
-		h.stop()
-	}
-	g.releasing.Lock()
-	defer g.releasing.Unlock()
-	var ranges []AssignedSlots
-	for _, h := range holdings {
-		<-h.done
-		ranges = append(ranges, h.ranges...)
-	}
-	g.mu.Lock()
-	again := len(g.mu.holdings) == 0
-	g.mu.holdings = nil
-	g.mu.Unlock()
-	if !again && g.cfg.member.hooks.Revoked != nil {
-		sortAssigned(ranges)
-		g.cfg.member.hooks.Revoked(ranges)
-	}
 }
 
 // hearErrors reports what kgo says of the membership, until the client is closed. There is

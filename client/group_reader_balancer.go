@@ -5,35 +5,26 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/lacunamq/lacuna/keyfilter"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// AssignedSlots is a range of key slots of one partition that a member of a group holds.
-type AssignedSlots struct {
-	TopicPartition
-	Slots SlotRange
-}
-
-// allSlots is a whole partition.
-var allSlots = SlotRange{Lo: 0, Hi: keyfilter.Slots - 1}
-
-// String is such as "orders[3] slots 0-16383".
-func (a AssignedSlots) String() string {
-	return fmt.Sprintf("%v slots %d-%d", a.TopicPartition, a.Slots.Lo, a.Slots.Hi)
-}
-
 // splittingBalancer is the wrapped balancer of a member that can split. It keeps what the
 // member is assigned to itself: kgo is told that it is nothing, so kgo neither fetches nor
-// commits.
+// commits, and has nothing to take away in a cooperative rebalance either.
 type splittingBalancer struct {
 	splitBalancer
 
 	mu struct {
 		sync.Mutex
+		// held is what was assigned last, and not lost since. If the balancer is
+		// cooperative it is read until the next assignment.
 		held []AssignedSlots
-		said splitData // of what is held, for the next join
+		said splitData // of what was assigned, for the next join
+		// withheld are partitions that were assigned, and not begun: see cautious.
+		withheld map[TopicPartition]bool
+		// rejoin: the member is to join again when it has given up what it lost.
+		rejoin bool
 	}
 }
 
@@ -43,14 +34,16 @@ func newSplittingBalancer(inner kgo.GroupBalancer) *splittingBalancer {
 	return b
 }
 
-// JoinGroupMetadata is that of the inner balancer, with what the member held. To the inner
-// balancer a partition was held by the member that had its first slot.
+// JoinGroupMetadata is that of the inner balancer, with what the member held. An eager inner
+// balancer, which wants to know it to assign the same again, hears of a partition from the
+// member that had its first slot. A cooperative one assigns to nobody else what somebody
+// holds, and hears of it from all that hold a part.
 func (b *splittingBalancer) JoinGroupMetadata(topics []string, _ map[string][]int32, generation int32) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	held := make(map[string][]int32)
 	for _, h := range b.mu.held {
-		if h.Slots.Lo == 0 {
+		if h.Slots.Lo == 0 || b.IsCooperative() && !slices.Contains(held[h.Topic], h.Partition) {
 			held[h.Topic] = append(held[h.Topic], h.Partition)
 		}
 	}
@@ -59,66 +52,114 @@ func (b *splittingBalancer) JoinGroupMetadata(topics []string, _ map[string][]in
 	if meta.ReadFrom(inner) != nil {
 		return inner // not Kafka's consumer protocol: we are one that cannot split
 	}
-	meta.UserData = appendSplitData(meta.UserData, &b.mu.said)
+	said := splitData{generation: b.mu.said.generation}
+	for _, t := range b.mu.said.topics {
+		for _, h := range b.mu.held {
+			if b.IsCooperative() && h.Topic == t.name {
+				t.ranges = append(t.ranges, h)
+			}
+		}
+		said.topics = append(said.topics, t)
+	}
+	meta.UserData = appendSplitData(meta.UserData, &said)
 	return meta.AppendTo(nil)
 }
 
 // ParseSyncAssignment keeps what the leader has assigned, and hides it from kgo.
 func (b *splittingBalancer) ParseSyncAssignment(assignment []byte) (map[string][]int32, error) {
-	held, topics, err := parseSplitAssignment(assignment)
+	held, topics, splits, err := parseSplitAssignment(assignment)
 	if err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.IsCooperative() {
+		before, withheld := b.mu.held, b.mu.withheld
+		b.mu.withheld = nil
+		if !splits {
+			held, b.mu.withheld = cautious(held, before, withheld)
+		}
+		b.mu.rejoin = len(b.mu.withheld) > 0 || !allWithin(before, held)
+	}
 	b.mu.held, b.mu.said = held, splitData{generation: -1, topics: topics}
 	return map[string][]int32{}, nil
 }
 
+// cautious is what a member may read of whole partitions, assigned by a cooperative leader
+// that does not know of slots: if the member had a part of one, others may be reading the
+// rest of it. They see now that they have lost it, and give it up before they join again, so
+// the member keeps to its part for one more generation.
+func cautious(assigned, held []AssignedSlots, withheld map[TopicPartition]bool) (now []AssignedSlots, wait map[TopicPartition]bool) {
+	wait = make(map[TopicPartition]bool)
+	for _, r := range assigned {
+		part := within([]AssignedSlots{r}, held)
+		if len(part) == 0 || allWithin([]AssignedSlots{r}, part) || withheld[r.TopicPartition] {
+			now = append(now, r)
+			continue
+		}
+		now = append(now, part...)
+		wait[r.TopicPartition] = true
+	}
+	return now, wait
+}
+
 // began is called when the generation of the last assignment has begun. It returns what is
-// held in it, ordered by topic and partition.
-func (b *splittingBalancer) began(generation int32) []AssignedSlots {
+// held in it, ordered by topic, partition and slots, and whether the member is to join again
+// as soon as it has given up what it held before and holds no more.
+func (b *splittingBalancer) began(generation int32) (held []AssignedSlots, rejoin bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.said.generation = generation
-	return b.mu.held
+	return b.mu.held, b.mu.rejoin
 }
 
-// parseSplitAssignment reads an assignment: what is held, ordered by topic and partition,
-// and what to say of it at the next join. A topic of which the leader has not said
-// otherwise is assigned by whole partitions.
-func parseSplitAssignment(assignment []byte) (held []AssignedSlots, said []splitTopic, err error) {
+// lost is called when nothing of what is held is read any more, and the member did not give
+// it up as members do.
+func (b *splittingBalancer) lost() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.IsCooperative() {
+		b.mu.held, b.mu.withheld = nil, nil
+	}
+}
+
+// parseSplitAssignment reads an assignment: what is held, ordered by topic, partition and
+// slots, what to say of it at the next join, and whether the leader splits. A topic of which
+// the leader has not said otherwise is assigned by whole partitions.
+func parseSplitAssignment(assignment []byte) (held []AssignedSlots, said []splitTopic, splits bool, err error) {
 	var a kmsg.ConsumerMemberAssignment
 	if err := a.ReadFrom(assignment); err != nil {
-		return nil, nil, fmt.Errorf("read an assignment: %w", err)
+		return nil, nil, false, fmt.Errorf("read an assignment: %w", err)
 	}
 	var data splitData
-	if _, ours, ok := cutSplitData(a.UserData); ok {
+	_, ours, splits := cutSplitData(a.UserData)
+	if splits {
 		if data, err = parseSplitData(ours); err != nil {
-			return nil, nil, fmt.Errorf("read an assignment: %w", err)
+			return nil, nil, false, fmt.Errorf("read an assignment: %w", err)
 		}
+	}
+	for _, t := range data.topics {
+		held = append(held, t.ranges...)
+		said = append(said, splitTopic{name: t.name, slice: t.slice})
 	}
 	for _, t := range a.Topics {
 		slices.Sort(t.Partitions)
 		at := slices.IndexFunc(data.topics, func(d splitTopic) bool { return d.name == t.Topic })
-		if at >= 0 {
-			d := &data.topics[at]
+		if at < 0 {
 			for _, p := range t.Partitions {
-				if !slices.ContainsFunc(d.ranges, func(r AssignedSlots) bool { return r.Partition == p }) {
-					return nil, nil, fmt.Errorf("read an assignment: %w: no slots of %s[%d]", errSplitData, t.Topic, p)
-				}
+				held = append(held, AssignedSlots{TopicPartition{t.Topic, p}, allSlots})
 			}
-			held = append(held, d.ranges...)
-			said = append(said, splitTopic{name: t.Topic, slice: d.slice})
+			if len(t.Partitions) > 0 {
+				said = append(said, splitTopic{name: t.Topic, slice: splitSlice{bucket: t.Partitions[0]}})
+			}
 			continue
 		}
 		for _, p := range t.Partitions {
-			held = append(held, AssignedSlots{TopicPartition{t.Topic, p}, allSlots})
-		}
-		if len(t.Partitions) > 0 {
-			said = append(said, splitTopic{name: t.Topic, slice: splitSlice{bucket: t.Partitions[0]}})
+			if !slices.ContainsFunc(data.topics[at].ranges, func(r AssignedSlots) bool { return r.Partition == p }) {
+				return nil, nil, false, fmt.Errorf("read an assignment: %w: no slots of %s[%d]", errSplitData, t.Topic, p)
+			}
 		}
 	}
-	slices.SortFunc(held, func(x, y AssignedSlots) int { return compareTopicPartitions(x.TopicPartition, y.TopicPartition) })
-	return held, said, nil
+	sortAssigned(held)
+	return held, said, splits, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lacunamq/lacuna/client"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -60,4 +61,57 @@ func ExampleOpenGroupReader() {
 	// orders[0] slots 0-32767
 	// orders[0] slots 32768-65535
 	// map[ann:2 bob:2 cho:1]
+}
+
+// A kgo consumer shares its group with two GroupReaders. It reads one of the two partitions,
+// and they share the other. Since it may lead the group, it has the wrapped balancer as well.
+func ExampleSplitBalancer() {
+	addr, stop := demo()
+	defer stop()
+	ctx := context.Background()
+
+	admin, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer admin.Close()
+	if _, err := kadm.NewClient(admin).CreateTopic(ctx, 2, 1, nil, "parcels"); err != nil {
+		log.Fatal(err)
+	}
+	consumer, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumerGroup("shipping"), kgo.ConsumeTopics("parcels"),
+		kgo.Balancers(client.SplitBalancer(kgo.CooperativeStickyBalancer())), kgo.HeartbeatInterval(100*time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer consumer.Close()
+
+	ship := func(ctx context.Context, r *client.Reader, records []*kgo.Record) {
+		if err := r.Commit(ctx, records...); err != nil {
+			log.Print(err)
+		}
+	}
+	halves := make(chan client.AssignedSlots, 8)
+	hooks := client.GroupReaderHooks{Assigned: func(_ int32, ranges []client.AssignedSlots) {
+		for _, r := range ranges {
+			if r.Slots != (client.SlotRange{Lo: 0, Hi: 65535}) {
+				halves <- r
+			}
+		}
+	}}
+	for range 2 {
+		member, err := client.OpenGroupReader(ctx, kgo.CooperativeStickyBalancer(), ship,
+			client.SeedBrokers(addr), client.Group("shipping"), client.Topics("parcels"), client.GroupHooks(hooks),
+			client.MemberOpts(kgo.HeartbeatInterval(100*time.Millisecond)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer member.Close(ctx)
+	}
+	assigned := make(map[string]bool)
+	for len(assigned) < 2 {
+		assigned[fmt.Sprint(<-halves)] = true
+	}
+	fmt.Println(assigned)
+	// Output:
+	// map[parcels[0] slots 0-32767:true parcels[0] slots 32768-65535:true]
 }

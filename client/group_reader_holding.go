@@ -43,8 +43,9 @@ func newHoldings(g *GroupReader, as *membership, ranges []AssignedSlots) (holdin
 	return holdings
 }
 
-func sortAssigned(ranges []AssignedSlots) {
-	slices.SortFunc(ranges, func(x, y AssignedSlots) int { return compareTopicPartitions(x.TopicPartition, y.TopicPartition) })
+// isOf tells whether all that the holding reads is among ranges.
+func (h *holding) isOf(ranges []AssignedSlots) bool {
+	return !slices.ContainsFunc(h.ranges, func(r AssignedSlots) bool { return !slices.Contains(ranges, r) })
 }
 
 // endHandlers ends the contexts of handlers that take too long.

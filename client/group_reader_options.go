@@ -12,10 +12,12 @@ import (
 // logs. Any of them may be nil. They hold the GroupReader up while they run, and must not
 // call Close.
 type GroupReaderHooks struct {
-	// Assigned: the member holds these ranges from now on, in this generation of the group.
+	// Assigned: a generation of the group has begun, and these ranges are all that the member
+	// holds in it. In a cooperative group some of them may be those it held before.
 	Assigned func(generation int32, ranges []AssignedSlots)
 	// Revoked: the handlers of these ranges have returned and their commits are answered, or
-	// too late for that. Only now does the member give them up.
+	// too late for that. Only now does the member give them up. A range whose bounds change
+	// is among them too.
 	Revoked func(ranges []AssignedSlots)
 	// Failed: something went wrong that no caller waits for. The GroupReader goes on.
 	Failed func(err error)

@@ -19,7 +19,7 @@ func TestRevocationEndsInTime(t *testing.T) {
 	var revoked []AssignedSlots
 	cfg := defaultReaderConfig()
 	cfg.member.hooks.Revoked = func(ranges []AssignedSlots) { revoked = append(revoked, ranges...) }
-	g := &GroupReader{cfg: cfg}
+	g := &GroupReader{cfg: cfg, balancer: newSplittingBalancer(kgo.RangeBalancer())}
 	ranges := []AssignedSlots{{TopicPartition{"t", 0}, SlotRange{Lo: 0, Hi: 9}}, {TopicPartition{"u", 0}, allSlots}, {TopicPartition{"v", 1}, SlotRange{Lo: 0, Hi: 9}}}
 	g.mu.holdings = newHoldings(g, &membership{}, ranges)
 	require.Len(t, g.mu.holdings, 2, "one for each range of slots")

@@ -34,18 +34,11 @@ type changed struct {
 	err   error                    // Kafka's, or ErrNoEcho
 }
 
-// membership is who commits: a member of a group in one of its generations.
-type membership struct {
-	member     string
-	instance   *string
-	generation int32
-}
-
 // commitOffsets sends one OffsetCommit to the group's coordinator, as a member, or with nil
 // as an operator does. It answers for every change, in order. The error is about the request
 // as a whole: then nothing is known about what was applied, and since commits are
 // idempotent the same changes may be sent again.
-func commitOffsets(ctx context.Context, cl *kgo.Client, group string, as *membership, changes []change) ([]changed, error) {
+func commitOffsets(ctx context.Context, cl *kgo.Client, group string, as *memberIdentity, changes []change) ([]changed, error) {
 	req := commitRequest(group, changes)
 	if as != nil {
 		req.MemberID, req.InstanceID, req.Generation = as.member, as.instance, as.generation

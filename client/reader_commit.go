@@ -148,7 +148,7 @@ func (r *Reader) sendCommits(ctx context.Context, parts []part) ([]changed, erro
 	if len(changes) == 0 {
 		return out, nil
 	}
-	answers, err := commitOffsets(ctx, r.cl, r.cfg.group, r.cfg.as, changes)
+	answers, err := r.commitAs(ctx, changes)
 	if err != nil {
 		return nil, err
 	}

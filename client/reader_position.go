@@ -132,7 +132,7 @@ func (r *Reader) found(ctx context.Context, partitions []*partition, reset Posit
 		changes = append(changes, change{tp: p.tp, id: p.id, offset: -1,
 			individual: &protocol.IndividualOffsets{Origin: begins[p.tp]}})
 	}
-	answers, err := commitOffsets(ctx, r.cl, r.cfg.group, r.cfg.as, changes)
+	answers, err := r.commitAs(ctx, changes)
 	if err != nil {
 		return err
 	}

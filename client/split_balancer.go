@@ -1,20 +1,13 @@
 package client
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
-
-// ErrCooperativeBalancer refuses to split what a cooperative balancer assigns. Its members
-// keep their partitions through a rebalance, and Kafka's protocol for that knows whole
-// partitions only, so two members might hold the same slots for a moment.
-var ErrCooperativeBalancer = errors.New("a cooperative balancer cannot be split: use an eager one, such as kgo.StickyBalancer")
 
 // SplitBalancer wraps a balancer of consumer groups, such as [kgo.RangeBalancer], so that a
 // topic with fewer partitions than members that subscribe to it leaves none of them idle: the
@@ -30,11 +23,17 @@ var ErrCooperativeBalancer = errors.New("a cooperative balancer cannot be split:
 //
 // [OpenGroupReader] wraps its balancer itself. A kgo client that shares its group with
 // GroupReaders is given SplitBalancer with kgo.Balancers, so that partitions are split when
-// it leads the group; it fetches whole partitions itself.
+// it leads the group; it fetches whole partitions itself. As any stock consumer it begins at
+// the stable offset, so it is given records again that were committed above that.
 //
-// The balancer must be eager and speak Kafka's consumer protocol, as those of kgo do; with a
-// cooperative one balancing fails with [ErrCooperativeBalancer]. kgo.BalanceRacks has no
-// effect.
+// With a cooperative balancer, such as [kgo.CooperativeStickyBalancer], members go on reading
+// through a rebalance what they keep, and the two steps in which Kafka moves partitions apply
+// to slots: what changes hands is assigned to nobody until the member that had it has given
+// it up and committed, and to its new holder in the generation after that. A range whose
+// bounds change is given up and begun anew, by its holder as well.
+//
+// The balancer must speak Kafka's consumer protocol, as those of kgo do: range, round-robin,
+// sticky and cooperative-sticky. kgo.BalanceRacks has no effect.
 func SplitBalancer(inner kgo.GroupBalancer) kgo.GroupBalancer { return &splitBalancer{inner} }
 
 // splitBalancer is the wrapped balancer of a member that cannot split.
@@ -53,17 +52,17 @@ func (b *splitBalancer) ParseSyncAssignment(assignment []byte) (map[string][]int
 
 // MemberBalancer shows the inner balancer the members as it knows them, without our data.
 func (b *splitBalancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
-	if b.inner.IsCooperative() {
-		return nil, nil, ErrCooperativeBalancer
-	}
 	consumers, err := kgo.NewConsumerBalancer(nil, members)
 	if err != nil {
 		return nil, nil, err
 	}
 	plain := slices.Clone(members)
 	s := &splitMemberBalancer{subscribers: make(map[string][]splitMember)}
+	if b.inner.IsCooperative() {
+		s.reading = make(map[string][]AssignedSlots)
+	}
 	consumers.EachMember(func(member *kmsg.JoinGroupResponseMember, meta *kmsg.ConsumerMemberMetadata) {
-		rest, data, ok := s.add(member.MemberID, meta)
+		rest, ok := s.add(member.MemberID, meta)
 		if !ok {
 			return
 		}
@@ -72,29 +71,26 @@ func (b *splitBalancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (
 			meta.UserData = nil
 		}
 		plain[at].ProtocolMetadata = meta.AppendTo(nil)
-		s.splits = append(s.splits, splitJoined{member.MemberID, data})
+		s.splits = append(s.splits, member.MemberID)
 	})
 	inner, topics, err := b.inner.MemberBalancer(plain)
 	s.inner = inner
 	return s, topics, err
 }
 
-// splitJoined is a member that can split, and what it said when it joined.
-type splitJoined struct {
-	id   string
-	data splitData
-}
-
 // splitMemberBalancer balances one generation.
 type splitMemberBalancer struct {
 	inner       kgo.GroupMemberBalancer
-	splits      []splitJoined
+	splits      []string                 // the members that can split
 	subscribers map[string][]splitMember // by topic
+	// reading is what members read still, by their ids; nil if the balancer is eager.
+	reading map[string][]AssignedSlots
 }
 
 // add notes what a member subscribes to. If it can split, its user data are divided.
-func (s *splitMemberBalancer) add(id string, meta *kmsg.ConsumerMemberMetadata) (rest []byte, data splitData, ok bool) {
+func (s *splitMemberBalancer) add(id string, meta *kmsg.ConsumerMemberMetadata) (rest []byte, ok bool) {
 	rest, ours, ok := cutSplitData(meta.UserData)
+	var data splitData
 	if ok {
 		var err error
 		// Data that we do not understand are those of a member that splits in another way.
@@ -111,7 +107,27 @@ func (s *splitMemberBalancer) add(id string, meta *kmsg.ConsumerMemberMetadata) 
 		}
 		s.subscribers[topic] = append(s.subscribers[topic], m)
 	}
-	return rest, data, ok
+	if s.reading != nil {
+		s.reading[id] = stillReading(meta, ok, &data)
+	}
+	return rest, ok
+}
+
+// stillReading is what a member of a cooperative group has not given up: what it says if it
+// can split, and else whole partitions.
+func stillReading(meta *kmsg.ConsumerMemberMetadata, splits bool, data *splitData) (ranges []AssignedSlots) {
+	if splits {
+		for _, t := range data.topics {
+			ranges = append(ranges, t.ranges...)
+		}
+		return ranges
+	}
+	for _, t := range meta.OwnedPartitions {
+		for _, p := range t.Partitions {
+			ranges = append(ranges, AssignedSlots{TopicPartition{t.Topic, p}, allSlots})
+		}
+	}
+	return ranges
 }
 
 // SetBalanceInfo implements [kgo.GroupMemberBalancerInfo].
@@ -146,7 +162,7 @@ func (s *splitMemberBalancer) BalanceOrError(topics map[string]int32) (kgo.IntoS
 			return nil, fmt.Errorf("topic %s: %w", topic, err)
 		}
 		for i, m := range members {
-			plan.of(m.id).add(topic, m.splits, &shares[i])
+			plan.of(m.id).addShare(topic, &shares[i])
 		}
 	}
 	rest, err := s.balanceInner(whole)
@@ -154,12 +170,15 @@ func (s *splitMemberBalancer) BalanceOrError(topics map[string]int32) (kgo.IntoS
 		return nil, err
 	}
 	for _, a := range rest {
-		if err := plan.of(a.MemberID).whole.ReadFrom(a.MemberAssignment); err != nil {
+		if err := plan.of(a.MemberID).addWhole(a.MemberAssignment); err != nil {
 			return nil, fmt.Errorf("read what the inner balancer assigns: %w", err)
 		}
 	}
-	for _, m := range s.splits {
-		plan.of(m.id).splits = true
+	for _, id := range s.splits {
+		plan.of(id).splits = true
+	}
+	if s.reading != nil {
+		plan.handOver(s.reading)
 	}
 	return plan, nil
 }
@@ -178,62 +197,4 @@ func (s *splitMemberBalancer) balanceInner(topics map[string]int32) ([]kmsg.Sync
 		return nil, errors.New("the inner balancer returned no plan")
 	}
 	return plan.IntoSyncAssignment(), nil
-}
-
-// splitAssignments are the assignments of members by their ids.
-type splitAssignments map[string]*splitAssignment
-
-// splitAssignment is what one member gets.
-type splitAssignment struct {
-	splits bool
-	whole  kmsg.ConsumerMemberAssignment // of the inner balancer
-	topics []kmsg.ConsumerMemberAssignmentTopic
-	data   splitData
-}
-
-func (p splitAssignments) of(id string) *splitAssignment {
-	if p[id] == nil {
-		p[id] = &splitAssignment{whole: kmsg.NewConsumerMemberAssignment()}
-	}
-	return p[id]
-}
-
-// add takes in a member's share of a topic.
-func (a *splitAssignment) add(topic string, splits bool, share *splitShare) {
-	if len(share.parts) == 0 {
-		return
-	}
-	t := kmsg.NewConsumerMemberAssignmentTopic()
-	t.Topic = topic
-	ours := splitTopic{name: topic, slice: share.slice}
-	for _, p := range share.parts {
-		t.Partitions = append(t.Partitions, p.Partition)
-		ours.ranges = append(ours.ranges, AssignedSlots{
-			TopicPartition: TopicPartition{topic, p.Partition},
-			Slots:          protocol.SlotRange{Lo: uint16(p.Start), Hi: uint16(p.End - 1)},
-		})
-	}
-	a.topics = append(a.topics, t)
-	if splits {
-		a.data.topics = append(a.data.topics, ours)
-	}
-}
-
-// IntoSyncAssignment implements [kgo.IntoSyncAssignment].
-func (p splitAssignments) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
-	all := make([]kmsg.SyncGroupRequestGroupAssignment, 0, len(p))
-	for id, a := range p {
-		whole := a.whole
-		whole.Topics = slices.Concat(whole.Topics, a.topics)
-		slices.SortFunc(whole.Topics, func(x, y kmsg.ConsumerMemberAssignmentTopic) int { return cmp.Compare(x.Topic, y.Topic) })
-		if a.splits {
-			slices.SortFunc(a.data.topics, func(x, y splitTopic) int { return cmp.Compare(x.name, y.name) })
-			whole.UserData = appendSplitData(whole.UserData, &a.data)
-		}
-		sync := kmsg.NewSyncGroupRequestGroupAssignment()
-		sync.MemberID, sync.MemberAssignment = id, whole.AppendTo(nil)
-		all = append(all, sync)
-	}
-	slices.SortFunc(all, func(x, y kmsg.SyncGroupRequestGroupAssignment) int { return cmp.Compare(x.MemberID, y.MemberID) })
-	return all
 }

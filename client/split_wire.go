@@ -17,9 +17,11 @@ import (
 //	topic     => name, partitions UVARINT, buckets UVARINT, bucket UVARINT, ranges
 //	range     => partition UVARINT, lo UINT16, hi UINT16
 //
-// Names and lists begin with their length, UVARINT. A member that joins says what it held
-// in which generation, without ranges; a leader says what a member gets. A reader that
-// expects the balancer's data alone does not look behind it.
+// Names and lists begin with their length, UVARINT. A member that joins says which buckets
+// were its in which generation, and if its balancer is cooperative the ranges that it reads
+// still. A leader says which buckets are a member's, and the ranges that it is to read now;
+// of a topic that it does not mention, whole partitions. A reader that expects the
+// balancer's data alone does not look behind it.
 const (
 	splitMagic   = "LcnSplit"
 	splitVersion = 1
