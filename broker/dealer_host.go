@@ -24,6 +24,7 @@ func (b *Broker) openDealer() {
 		Settings:    b.dealerSettings,
 		DeadLetters: deadLetters{b},
 		Decode:      b.decoding,
+		Filters:     b.filters,
 		Logger:      b.log,
 	})
 	b.groups.WatchShares(b.dealer)

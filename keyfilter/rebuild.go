@@ -1,6 +1,10 @@
 package keyfilter
 
-import "github.com/lacunamq/lacuna/protocol"
+import (
+	"iter"
+
+	"github.com/lacunamq/lacuna/protocol"
+)
 
 // Verdict is what a filter makes of a batch.
 type Verdict uint8
@@ -67,6 +71,20 @@ func (r *Rebuilder) Append(dst []byte, d *Decoded, f *Filter, from int64) ([]byt
 	}
 	protocol.SetRecords(out[at:], count)
 	return out, Some
+}
+
+// Matches yields the offsets and keys of the matching records at or above from, which are
+// those of d; of an opaque batch none.
+func (f *Filter) Matches(d *Decoded, from int64) iter.Seq2[int64, []byte] {
+	return func(yield func(int64, []byte) bool) {
+		for start, end := f.nextRun(d, d.firstAt(from)); start < d.Len(); start, end = f.nextRun(d, end) {
+			for i := start; i < end; i++ {
+				if !yield(d.Offset(i), d.key(i)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // nextRun is the first run [start, end) of matching records at or after from; start is

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/filter"
 	"github.com/lacunamq/lacuna/broker/ledgers"
 	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/commitlog"
@@ -18,8 +19,7 @@ import (
 
 // Log is what dealing needs of a partition's log; a *commitlog.Log has it.
 type Log interface {
-	Bounds() commitlog.Bounds
-	Read(dst []byte, from int64, o commitlog.ReadOptions) (commitlog.Read, error)
+	filter.Log
 	AbortedTxns(from, to int64) ([]commitlog.AbortedTxn, error)
 	OffsetForTimestamp(ms int64) (commitlog.TimestampedOffset, bool, error)
 	Watch(ch chan<- struct{}) (cancel func())
@@ -52,8 +52,10 @@ type Options struct {
 	// Decode decompresses batches. One that it cannot is dealt as it is, its records without
 	// keys.
 	Decode *commitlog.DecodeLimiter
-	Now    func() time.Time // nil: time.Now
-	Logger *zap.Logger      // nil: nothing is logged
+	// Filters finds what fetches with filters take.
+	Filters *filter.Reader
+	Now     func() time.Time // nil: time.Now
+	Logger  *zap.Logger      // nil: nothing is logged
 }
 
 // ErrStopped is what requests are refused with once the Dealer is closed.

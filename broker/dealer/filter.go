@@ -18,6 +18,8 @@ type Filter struct {
 	id     string // equal filters have equal ids
 	slots  *keyfilter.Filter
 	hashes map[uint64]struct{}
+	// near takes all that may match, by its slot.
+	near *keyfilter.Filter
 }
 
 // NewFilter makes the filter of a request from its field, which is copied.
@@ -35,6 +37,13 @@ func NewFilter(field []byte) (*Filter, error) {
 		if f.slots, err = keyfilter.New(protocol.KeyFilter{Ranges: asked.Ranges}); err != nil {
 			return nil, errors.Join(kerr.InvalidRequest, err)
 		}
+	}
+	near := slices.Clone(asked.Ranges)
+	for hash := range f.hashes {
+		near = append(near, protocol.SlotRange{Lo: uint16(hash >> 48), Hi: uint16(hash >> 48)})
+	}
+	if f.near, err = keyfilter.New(protocol.KeyFilter{Ranges: near}); err != nil {
+		return nil, errors.Join(kerr.InvalidRequest, err)
 	}
 	return f, nil
 }
@@ -145,24 +154,24 @@ func (p *partition) serveFiltered() {
 	}
 }
 
-// nextSift is where the log is to be searched next for fetches with filters, not ok if
-// there is nothing to search. The ledger's lock is held.
-func (p *partition) nextSift(l *individualcommit.Ledger) (from int64, ok bool) {
+// nextSift is where the log is to be searched next for fetches with filters, and by which
+// of them, nil if there is nothing to search. The ledger's lock is held.
+func (p *partition) nextSift(l *individualcommit.Ledger) (from int64, by *Filter) {
 	s := &p.locked
 	readable := p.readable()
 	for member, sieve := range s.sieves {
 		if _, waits := s.waiting[member]; (waits || sieve.hungry) && !sieve.full() {
-			if at := sieve.from(l); at < readable && (!ok || at < from) {
-				from, ok = at, true
+			if at := sieve.from(l); at < readable && (by == nil || at < from) {
+				from, by = at, sieve.filter
 			}
 		}
 	}
-	return from, ok
+	return from, by
 }
 
-// search reads the log for fetches with filters.
-func (p *partition) search(from int64) error {
-	got, err := p.reader.read(p.log, from, p.stretch(p.readable(), true))
+// search searches the log for the fetches with a filter.
+func (p *partition) search(from int64, by *Filter) error {
+	got, err := p.reader.search(p.d.opts.Filters, p.log, from, by, p.stretch(p.readable(), true))
 	if errors.Is(err, commitlog.ErrOffsetOutOfRange) {
 		return p.ledger.Advance()
 	}
@@ -171,7 +180,9 @@ func (p *partition) search(from int64) error {
 	}
 	_, err = p.do(func(l *individualcommit.Ledger) {
 		for _, sieve := range p.locked.sieves {
-			sieve.take(&got, l)
+			if sieve.filter.id == by.id {
+				sieve.take(&got, l)
+			}
 		}
 	})
 	return err

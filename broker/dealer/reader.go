@@ -31,6 +31,7 @@ type reader struct {
 	runs    []individualcommit.Run
 	keys    []cooperative.Key
 	batches []batch // those that were read
+	found   []found // in a search
 	aborted abortedProducers
 }
 
@@ -85,11 +86,15 @@ func (r *reader) take(h *protocol.BatchHeader, stored []byte, within individualc
 		Run:         individualcommit.Run{Start: h.BaseOffset, End: h.NextOffset()},
 		recordBytes: (len(stored) + int(h.NumRecords) - 1) / max(int(h.NumRecords), 1),
 	})
-	whole := int64(h.NumRecords) == int64(h.LastOffsetDelta)+1
-	if whole && !s.keyed {
+	if whole := int64(h.NumRecords) == int64(h.LastOffsetDelta)+1; whole && !s.keyed {
 		r.add(within)
 		return
 	}
+	r.records(h, stored, within, s)
+}
+
+// records notes the records of a batch that lie within, by looking at each.
+func (r *reader) records(h *protocol.BatchHeader, stored []byte, within individualcommit.Run, s *stretch) {
 	at := within.Start
 	err := r.decode.Records(h, stored, func(records []byte) error {
 		it := protocol.IterateRecords(h, records)
@@ -109,8 +114,12 @@ func (r *reader) take(h *protocol.BatchHeader, stored []byte, within individualc
 func (r *reader) addRecord(record *protocol.Record, s *stretch) {
 	r.add(individualcommit.Run{Start: record.Offset, End: record.Offset + 1})
 	if s.keyed {
-		r.keys = append(r.keys, cooperative.Key{Hash: keyfilter.Hash(record.Key, record.Offset), Null: record.Key == nil})
+		r.keys = append(r.keys, keyOf(record.Key, record.Offset))
 	}
+}
+
+func keyOf(key []byte, offset int64) cooperative.Key {
+	return cooperative.Key{Hash: keyfilter.Hash(key, offset), Null: key == nil}
 }
 
 // addUnread notes offsets of which it is not known whether they hold records, or with what
@@ -162,4 +171,7 @@ func (a *abortedProducers) has(h *protocol.BatchHeader) bool {
 }
 
 // marker ends the transaction of a producer.
-func (a *abortedProducers) marker(h *protocol.BatchHeader) { delete(a.in, h.ProducerID) }
+func (a *abortedProducers) marker(h *protocol.BatchHeader) {
+	a.has(h) // the transaction may begin with a batch that was passed over
+	delete(a.in, h.ProducerID)
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lacunamq/lacuna/broker/extension"
 	"github.com/lacunamq/lacuna/broker/extension/extensiontest"
+	"github.com/lacunamq/lacuna/broker/filter"
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/ledgers"
 	"github.com/lacunamq/lacuna/broker/share"
@@ -47,6 +48,7 @@ type rig struct {
 	settings atomic.Pointer[Settings]
 	ledgers  *ledgers.Coordinator
 	groups   *groups
+	filters  *filter.Reader
 	d        *Dealer
 }
 
@@ -84,6 +86,7 @@ func (r *rig) start() {
 		PartitionFor:   func(string, int32) int32 { return 0 },
 	}, true)
 	require.NoError(r.t, err)
+	r.filters = filter.New(filter.Config{DecodedCacheBytes: 1, Decoding: commitlog.NewDecodeLimiter(2, 1<<20)})
 	r.d = Open(Options{
 		Ledgers: r.ledgers, Groups: r.groups,
 		Log: func(tp extension.TopicPartition) (Log, error) {
@@ -96,6 +99,7 @@ func (r *rig) start() {
 		Settings:    func(string) Settings { return *r.settings.Load() },
 		DeadLetters: r.letters,
 		Decode:      commitlog.NewDecodeLimiter(2, 1<<20),
+		Filters:     r.filters,
 	})
 	r.groups.watch(r.d)
 }

@@ -77,9 +77,9 @@ func (p *partition) turn() (time.Duration, error) {
 			return 0, errEnded
 		case next.reload:
 			err = p.readAgain(next.again)
-		case next.searches && !(p.searched && feeds):
+		case next.by != nil && !(p.searched && feeds):
 			p.searched = true
-			err = p.search(next.search)
+			err = p.search(next.search, next.by)
 		case feeds && next.refeeds():
 			p.searched = false
 			err = p.readReopened(&next)
@@ -104,7 +104,7 @@ type plan struct {
 	keyed    bool                 // with their keys
 	reload   bool                 // the stretch again
 	again    cooperative.Again
-	searches bool          // the log for fetches with filters
+	by       *Filter       // for which the log is to be searched, nil: for none
 	search   int64         // from there
 	wait     time.Duration // until the next deadline
 }
@@ -133,7 +133,7 @@ func (p *partition) plan(l *individualcommit.Ledger) (next plan) {
 			p.skipCommitted(l)
 			next.reopened = p.nextReopened()
 		}
-		next.search, next.searches = p.nextSift(l)
+		next.search, next.by = p.nextSift(l)
 	}
 	next.from, next.keyed = s.dealing.FeedFrom(), p.keyed()
 	if at, ok := s.dealing.NextDeadline(); ok {

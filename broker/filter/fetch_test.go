@@ -113,6 +113,25 @@ func (h *history) compare(from int64) {
 	want := h.log.wanted(asked, from, b.HighWatermark)
 	require.Equal(h.t, offsets(want), offsets(got), "filter %v from %d", asked, from)
 	require.Equal(h.t, want, got)
+	require.Equal(h.t, offsets(want), scanAll(h.t, h.reader, h.log, asked, from, o), "filter %v from %d", asked, from)
+}
+
+// scanAll scans to the high watermark and returns the offsets of the records that match.
+func scanAll(t require.TestingT, r *Reader, l Log, asked protocol.KeyFilter, from int64, o Options) (found []int64) {
+	f := mustFilter(t, asked)
+	o.UpTo = l.Bounds().HighWatermark
+	for next := from; next < o.UpTo; {
+		to, err := r.Scan(l, next, f, o, func(d *keyfilter.Decoded) {
+			for offset, key := range f.Matches(d, next) {
+				require.True(t, f.Match(key, offset))
+				found = append(found, offset)
+			}
+		})
+		require.NoError(t, err)
+		require.Greater(t, to, next, "each scan gets on")
+		next = to
+	}
+	return found
 }
 
 func (h *history) filter() protocol.KeyFilter {

@@ -155,6 +155,21 @@ func (r *Reader) Fetch(log Log, dst []byte, from int64, f *keyfilter.Filter, o O
 	}
 }
 
+// Scan has visit see, in their order, the batches of log from offset from on in which
+// something may match, as far as o.UpTo and o.MaxScanBytes let it, and control batches. It
+// returns up to where it went: no record below it that matches was passed over. A batch is
+// good until visit returns. Errors are those of Fetch.
+func (r *Reader) Scan(log Log, from int64, f *keyfilter.Filter, o Options, visit func(*keyfilter.Decoded)) (next int64, err error) {
+	s := scans.Get().(*scan)
+	defer s.release()
+	s.begin(r, log, nil, from, f, o)
+	s.visit = visit
+	if err := s.run(); err != nil && (s.next == from || errors.Is(err, commitlog.ErrClosed)) {
+		return from, fmt.Errorf("filtered scan of %s from offset %d: %w", log.Name(), from, err)
+	}
+	return s.next, nil
+}
+
 // fetchAll serves a filter that all records match, as that of a reader who has the slots
 // to itself: nothing is to be decoded.
 func (r *Reader) fetchAll(log Log, dst []byte, from int64, o Options) (Fetched, error) {

@@ -19,6 +19,7 @@ type scan struct {
 	filter    *keyfilter.Filter
 	options   Options
 	from      int64
+	visit     func(*keyfilter.Decoded) // nil: what matches is sent
 
 	dst   []byte
 	start int   // what dst held before
@@ -208,6 +209,12 @@ func (s *scan) look(bytes int64) {
 
 // take sends what the filter leaves of the batch, if there is room for it.
 func (s *scan) take(d *keyfilter.Decoded) {
+	if s.visit != nil {
+		s.visit(d)
+		s.passTo(d.Header().NextOffset())
+		s.look(int64(len(d.Batch())))
+		return
+	}
 	before := len(s.dst)
 	var verdict keyfilter.Verdict
 	s.dst, verdict = s.rebuilder.Append(s.dst, d, s.filter, s.from)
