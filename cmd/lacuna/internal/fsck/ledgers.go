@@ -27,7 +27,7 @@ func (c *check) checkLedgers(offsets map[committedKey]committedOffset) error {
 		if err := states[home].Apply(r.Key, r.Value); err != nil {
 			c.find(Error, where, "%v", err)
 		}
-	})
+	}, nil)
 	if err != nil {
 		return err
 	}
