@@ -221,8 +221,8 @@ func (t *topic) close(why error) error {
 		log := p.log.Load()
 		p.mu.Unlock()
 		if log != nil {
-			t.b.filters.Forget(log)
 			errs = append(errs, log.Close())
+			t.b.filters.Forget(log)
 		}
 	}
 	return errors.Join(errs...)

@@ -30,6 +30,9 @@ func (r *reader) search(by *filter.Reader, log Log, from int64, f *Filter, s str
 	if err != nil {
 		return cooperative.Records{}, err
 	}
+	if end <= from {
+		return cooperative.Records{}, fmt.Errorf("search from offset %d: there is nothing, with the end at %d", from, s.end)
+	}
 	r.aborted.reset()
 	if s.committed {
 		if err := r.aborted.load(log, from, end); err != nil {

@@ -268,8 +268,12 @@ func TestFetchFromAClosedLog(t *testing.T) {
 	l := openLog(t, 1<<20)
 	l.appendRecords(protocol.CodecNone, record{[]byte("a"), nil})
 	require.NoError(t, l.Close())
-	_, err := New(Config{}).Fetch(l, nil, 0, mustFilter(t, share(0, 2)), Options{UpTo: 1, MaxBytes: 100})
+	r := New(Config{})
+	_, err := r.Fetch(l, nil, 0, mustFilter(t, share(0, 2)), Options{UpTo: 1, MaxBytes: 100})
 	require.ErrorIs(t, err, commitlog.ErrClosed)
+	_, err = r.Scan(l, 0, mustFilter(t, share(0, 2)), Options{UpTo: 1}, func(*keyfilter.Decoded) {})
+	require.ErrorIs(t, err, commitlog.ErrClosed)
+	require.Empty(t, r.mu.partitions, "nobody would forget it")
 }
 
 func offsets(records []*kgo.Record) []int64 {

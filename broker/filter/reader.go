@@ -180,20 +180,21 @@ func (r *Reader) fetchAll(log Log, dst []byte, from int64, o Options) (Fetched, 
 	return Fetched{Data: read.Data, Matching: len(read.Data) - len(dst), Next: read.Next}, nil
 }
 
-// partition is the state of a log.
+// partition is the state of a log, which is kept unless the log was closed.
 func (r *Reader) partition(log Log) *partition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.mu.partitions[log]
 	if p == nil {
 		p = newPartition(r, log)
-		r.mu.partitions[log] = p
+		if !errors.Is(log.Err(), commitlog.ErrClosed) {
+			r.mu.partitions[log] = p
+		}
 	}
 	return p
 }
 
-// Forget drops what is held for a log, which must not be fetched from any more; the
-// broker calls it when it closes or deletes one.
+// Forget drops what is held for a log that was closed. Fetches that come later find it so.
 func (r *Reader) Forget(log Log) {
 	r.mu.Lock()
 	p := r.mu.partitions[log]
