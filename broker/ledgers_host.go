@@ -146,7 +146,7 @@ func (o primaryOffsets) Get(ctx context.Context, groupID string, partitions []ex
 	}
 	offsets := make([]extension.CommittedOffset, len(partitions))
 	for i, tp := range partitions {
-		offsets[i] = extension.CommittedOffset{TopicPartition: tp, Offset: -1, LeaderEpoch: -1}
+		offsets[i] = extension.CommittedOffset{TopicPartition: tp, Offset: -1, LeaderEpoch: -1, Pending: found[i].Pending}
 		if f := &found[i]; f.OK {
 			offsets[i].Offset, offsets[i].LeaderEpoch, offsets[i].Metadata = f.Offset, f.LeaderEpoch, f.Metadata
 		}

@@ -96,7 +96,8 @@ func (m txnMarkers) Begin(tp transaction.TopicPartition, marker protocol.EndTxnM
 		switch {
 		case errors.Is(err, kerr.UnknownTopicOrPartition):
 			return nil // deleted meanwhile
-		case errors.Is(err, commitlog.ErrInvalidProducerEpoch), errors.Is(err, commitlog.ErrCoordinatorFenced):
+		case errors.Is(err, commitlog.ErrInvalidProducerEpoch), errors.Is(err, commitlog.ErrCoordinatorFenced),
+			errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.TransactionCoordinatorFenced):
 			m.b.log.Warn("a partition refuses the marker of an older transaction", zap.String("topic", tp.Topic),
 				zap.Int32("partition", tp.Partition), zap.Int64("producer_id", marker.ProducerID), zap.Error(err))
 			return nil

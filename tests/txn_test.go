@@ -193,6 +193,22 @@ func TestCumulativeCommitsOverPendingOnes(t *testing.T) {
 	})
 }
 
+// TestLedgersWaitForTransactionsToBegin commits a plain offset in a transaction of a group
+// that has no ledger: one that were founded meanwhile would not hear of the offset.
+func TestLedgersWaitForTransactionsToBegin(t *testing.T) {
+	bothLines(t, func(t *testing.T, explicit bool) {
+		r := newTxnRig(t, 10)
+		p := r.producer("p", explicit)
+		require.NoError(t, p.Stage(r.conn, "g", "", "in", 0, 4, nil))
+		_, err := r.conn.CommitIndividually("g", "in", 0, *commits(7))
+		require.ErrorIs(t, err, kerr.UnstableOffsetCommit)
+		require.NoError(t, p.End(r.conn, true))
+		_, err = r.conn.CommitIndividually("g", "in", 0, *commits(7))
+		require.NoError(t, err)
+		r.requireLedger(4, 8, protocol.Run{Start: 4, End: 7})
+	})
+}
+
 // TestStagedOffsetsSurviveARestart lets the broker stop while a transaction is open, and
 // another one go on with it.
 func TestStagedOffsetsSurviveARestart(t *testing.T) {

@@ -68,6 +68,8 @@ type CommittedOffset struct {
 	Offset      int64 // the next to read; below 0: none
 	LeaderEpoch int32
 	Metadata    string
+	// Pending says that a transaction may still change it.
+	Pending bool
 }
 
 // Committed is the primary topic, __consumer_offsets.

@@ -67,6 +67,9 @@ func (t *Commit) found(l *loaded, p *PartitionCommit, committed map[extension.To
 		// Its ledger was deleted since it was routed or looked for.
 		return Result{Err: fmt.Errorf("%s: the ledger was deleted: %w", id, kerr.CoordinatorLoadInProgress)}
 	}
+	if at.Pending {
+		return Result{Err: fmt.Errorf("%s: a transaction commits an offset of the group, where the ledger is to begin: %w", id, kerr.UnstableOffsetCommit)}
+	}
 	ledger, err := newLedger(p, at, bounds)
 	if err != nil {
 		return Result{Err: fmt.Errorf("%s: %w", id, wireError(err))}
