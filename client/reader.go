@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -43,8 +44,10 @@ type Reader struct {
 		ready      []*chunk          // fetched, in order, for Poll
 		errs       []error           // for Poll
 		trouble    error             // why fetching does not get on, for Poll's patience
-		changed    chan struct{}     // closed and replaced when ready or errs grew, or closed was set
+		changed    chan struct{}     // closed and replaced when ready or errs grew, closed was set, or a transaction ended
 		closed     bool
+		// inTransactions counts the transactions that have records of the Reader.
+		inTransactions int
 	}
 }
 
@@ -68,6 +71,9 @@ type partition struct {
 	validate, reposition bool
 	// stale asks upkeep to read the ledger.
 	stale bool
+
+	// doubted are offsets of transactions whose outcome the ledger has to tell.
+	doubted []Run
 
 	buffered int // chunks in Reader.mu.ready
 
@@ -163,9 +169,9 @@ func (r *Reader) start() {
 	r.assignSourcesLocked()
 }
 
-// Close stops fetching, sends the commits that are queued, waits for their answers until
-// ctx ends, and closes the connections. It returns what failed. Commits that are not
-// answered in time may have happened all the same.
+// Close stops fetching, sends the commits that are queued, waits for their answers, and for
+// transactions with records of the Reader, until ctx ends, and closes the connections. It
+// returns what failed. Commits that are not answered in time may have happened all the same.
 func (r *Reader) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if r.mu.closed {
@@ -177,7 +183,7 @@ func (r *Reader) Close(ctx context.Context) error {
 	r.mu.Unlock()
 	var err error
 	if r.commits != nil {
-		err = r.commits.flush(ctx)
+		err = errors.Join(r.commits.flush(ctx), r.awaitTransactions(ctx))
 	}
 	r.cancel()
 	if r.commits != nil {

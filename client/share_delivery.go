@@ -48,6 +48,11 @@ type delivery struct {
 	// renewing tells that a renewal is asked for and not answered. Until it is, nobody knows
 	// when the lock ends.
 	renewing bool
+	inTxn    deliveryTxn
+	// returned tells that its handler has returned before its transaction ended.
+	returned bool
+	// orphaned tells that its session has ended since it is in a transaction.
+	orphaned bool
 	// cancel ends the context of its handler. It is set while state is running, and is
 	// the Worker's: the state here only hands it back.
 	cancel context.CancelCauseFunc
@@ -72,8 +77,9 @@ func (d *delivery) over() {
 	}
 }
 
-// unfinished tells that its acquisition lock is still needed for a handler.
-func (d *delivery) unfinished() bool { return d.state <= deliveryRunning }
+// unfinished tells that its acquisition lock is still needed for a handler. What is pending in
+// a transaction has none.
+func (d *delivery) unfinished() bool { return d.state <= deliveryRunning && d.inTxn == txnNone }
 
 // lease is a set of records whose acquisition locks end at one time.
 type lease struct {

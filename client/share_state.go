@@ -14,6 +14,8 @@ type shareState struct {
 	queue    shareQueue
 	sessions map[int32]*shareSession // by the node id of the broker
 	pace     time.Duration           // of a handler, on average; 0: not known yet
+	// inTransactions counts the records whose transactions have not ended.
+	inTransactions int
 }
 
 // shareEvents is what came of a step, to be told to whoever listens.
@@ -234,6 +236,10 @@ func (s *shareState) breakUp(ss *shareSession, now time.Time, backoff func(int) 
 		if d.lane != nil {
 			s.queue.clear(d.lane.key)
 		}
+		if d.inTxn != txnNone {
+			d.orphan()
+			continue
+		}
 		if !onTheirWay[d] {
 			e.lost = append(e.lost, s.queue.end(d, err))
 		}
@@ -276,6 +282,9 @@ func (s *shareState) finish(d *delivery, outcome ackKind, took time.Duration) (e
 	} else {
 		s.pace = max(s.pace+(took-s.pace)/8, 1)
 	}
+	if d.inTxn != txnNone {
+		return s.finishInTxn(d)
+	}
 	if !s.queue.finish(d, outcome) {
 		return e
 	}
@@ -316,12 +325,13 @@ func (s *shareState) abandon(err error) (e shareEvents) {
 	return e
 }
 
-// quiet tells that no handler is at work and nothing is left to acknowledge.
+// quiet tells that no handler is at work, nothing is left to acknowledge, and no transaction
+// has records.
 func (s *shareState) quiet() bool {
 	for _, ss := range s.sessions {
 		if ss.acking != nil || ss.acks.count > 0 || ss.fetching != nil && len(ss.fetching.acks) > 0 {
 			return false
 		}
 	}
-	return s.queue.running == 0
+	return s.queue.running == 0 && s.inTransactions == 0
 }

@@ -152,7 +152,7 @@ func (w *shareWorld) take(most int) (got []*delivery) {
 		w.counts[o]++
 		w.acquired[int64(o)] = w.now.Add(worldLock)
 		record := &kgo.Record{Topic: "t", Offset: int64(o), Key: []byte(w.keys[o])}
-		got = append(got, &delivery{record: ShareRecord{record, w.counts[o]}, at: w.at, session: w.ss})
+		got = append(got, &delivery{record: ShareRecord{Record: record, DeliveryCount: w.counts[o]}, at: w.at, session: w.ss})
 	}
 	return got
 }

@@ -257,7 +257,12 @@ func (r *Reader) refreshLedgers(ctx context.Context, all, openToo bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range partitions {
+		var doubted []Run
+		if err == nil {
+			doubted = p.takeDoubted()
+		}
 		p.endRefresh(views[p.tp], openToo)
+		r.reopenLocked(p, doubted)
 		p.stale = p.stale || err != nil
 	}
 	return err

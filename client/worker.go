@@ -183,7 +183,7 @@ func (w *Worker) next() (*delivery, context.Context) {
 		}
 		if d := w.mu.state.queue.pop(); d != nil {
 			ctx, cancel := context.WithCancelCause(w.handling)
-			d.cancel = cancel
+			d.cancel, d.record.worker, d.record.delivery = cancel, w, d
 			return d, ctx
 		}
 		w.wakeFetchersLocked(time.Now())
@@ -193,7 +193,7 @@ func (w *Worker) next() (*delivery, context.Context) {
 
 // finish takes in what a handler returned.
 func (w *Worker) finish(d *delivery, err error, took time.Duration) {
-	outcome := outcomeOf(err)
+	outcome := w.outcomeOf(d, err)
 	if w.cfg.hooks.Handled != nil {
 		w.cfg.hooks.Handled(&d.record, outcome, err, took)
 	}

@@ -14,6 +14,10 @@ type ShareRecord struct {
 	// DeliveryCount is how often the record was delivered, this time included: 1 at first.
 	// At the group's share.delivery.count.limit it is delivered for the last time.
 	DeliveryCount int
+
+	// worker is who has it, while a handler is at work, and delivery is what it is there.
+	worker   *Worker
+	delivery *delivery
 }
 
 // Handler handles one record. Nil accepts it: it is done. An error made by [Reject] rejects

@@ -1,0 +1,88 @@
+package client
+
+import "time"
+
+// deliveryTxn is how far a delivery is in a transaction that acknowledges it.
+type deliveryTxn int8
+
+const (
+	txnNone     deliveryTxn = iota // in none
+	txnHeld                        // its acknowledgement was sent, or is about to be
+	txnDone                        // it was committed
+	txnReleased                    // it was aborted after the broker had it: that has released it
+)
+
+// holdForTxn hands a record that a handler has to a transaction: its lock is not renewed any
+// more and may run out, and the end of its session does not concern it. False means that it
+// is not ours any more, or in a transaction already.
+func (s *shareState) holdForTxn(d *delivery) bool {
+	if d.state != deliveryRunning || d.inTxn != txnNone {
+		return false
+	}
+	d.inTxn = txnHeld
+	s.inTransactions++
+	return true
+}
+
+// orphan notes that the session of a record in a transaction is gone, and its lane with it.
+func (d *delivery) orphan() { d.lane, d.orphaned = nil, true }
+
+// settleTxn takes in what became of the transaction of a record. txnNone says that the broker
+// has not taken the acknowledgement, so that the record is the worker's as before.
+func (s *shareState) settleTxn(d *delivery, outcome deliveryTxn, now time.Time) (e shareEvents) {
+	s.inTransactions--
+	if outcome == txnNone && d.orphaned {
+		outcome = txnReleased
+	}
+	d.inTxn = outcome
+	switch {
+	case d.state != deliveryRunning: // it came again meanwhile
+	case d.returned:
+		s.endTxn(d, &e)
+	case outcome == txnNone && d.session.canRenew:
+		// Nobody has looked after its lock since it was held.
+		ss := d.session
+		ss.leases = append(ss.leases, &lease{deadline: now.Add(renewAfterTxn), renewAt: now, held: []*delivery{d}})
+	}
+	return e
+}
+
+// renewAfterTxn is how long a renewal may take of a lock whose deadline is not known: at
+// least that of the shortest lock.
+const renewAfterTxn = time.Second
+
+// finishInTxn takes in that a handler has returned whose record is, or was, in a transaction.
+func (s *shareState) finishInTxn(d *delivery) (e shareEvents) {
+	s.queue.running--
+	if d.state != deliveryRunning {
+		return e
+	}
+	d.returned = true
+	if d.inTxn != txnHeld {
+		s.endTxn(d, &e)
+	}
+	return e
+}
+
+// endTxn ends a delivery whose transaction has ended and whose handler has returned.
+func (s *shareState) endTxn(d *delivery, e *shareEvents) {
+	switch d.inTxn {
+	case txnDone:
+		d.outcome, d.cancel = ackAccept, nil
+		d.over()
+		if d.lane != nil {
+			s.queue.advance(d.lane)
+		}
+		e.acked = append(e.acked, d)
+	case txnReleased:
+		e.lost = s.queue.drop(d, d.session.fetching, ErrAborted, e.lost)
+	case txnNone: // its handler left before it was known
+		d.state, d.outcome, d.cancel = deliveryDone, ackRelease, nil
+		if d.lane != nil {
+			s.queue.advance(d.lane)
+		}
+		d.session.acks.addDelivery(d, ackRelease)
+		s.queue.failed(d, d.session.fetching)
+	case txnHeld:
+	}
+}
