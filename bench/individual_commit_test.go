@@ -29,10 +29,12 @@ var groups atomic.Int64
 // newGroup is a name that no group has had.
 func newGroup() string { return fmt.Sprintf("group-%d", groups.Add(1)) }
 
-// offsets makes a topic that has n records, a multiple of 16,384.
+// offsetsAtATime is how many records a batch of offsets has.
+const offsetsAtATime = 1 << 14
+
+// offsets makes a topic that has n records, a multiple of offsetsAtATime.
 func offsets(tb testing.TB, t *target, n int) (topic string) {
-	const each = 1 << 14
-	return fill(tb, t, slices.Repeat([][]byte{tiny(tb, each)}, n/each))
+	return fill(tb, t, slices.Repeat([][]byte{tiny(tb, offsetsAtATime)}, n/offsetsAtATime))
 }
 
 // BenchmarkIndividualCommit commits single offsets out of order; its unit is an offset

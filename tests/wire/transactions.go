@@ -44,6 +44,16 @@ func (c *Conn) InitProducer(id string, timeoutMs int32) (*Producer, error) {
 
 // Produce appends one record in the producer's transaction.
 func (p *Producer) Produce(c *Conn, topic string, partition int32, value string) (offset int64, err error) {
+	return p.produce(c, topic, partition, func(b *protocol.BatchBuilder) { b.Append(nil, []byte(value), nil, 1) })
+}
+
+// ProduceBatch appends one batch in the producer's transaction, of what fill appends.
+func (p *Producer) ProduceBatch(c *Conn, topic string, partition int32, fill func(*protocol.BatchBuilder)) error {
+	_, err := p.produce(c, topic, partition, fill)
+	return err
+}
+
+func (p *Producer) produce(c *Conn, topic string, partition int32, fill func(*protocol.BatchBuilder)) (offset int64, err error) {
 	if p.Explicit {
 		if err := p.addPartition(c, topic, partition); err != nil {
 			return -1, err
@@ -54,8 +64,12 @@ func (p *Producer) Produce(c *Conn, topic string, partition int32, value string)
 	o := protocol.PlainBatch(0)
 	o.Transactional, o.ProducerID, o.ProducerEpoch, o.BaseSequence = true, p.ID, p.Epoch, p.sequences[at]
 	builder.Reset(o)
-	builder.Append(nil, []byte(value), nil, 1)
+	fill(&builder)
 	batch, err := builder.Build(nil)
+	if err != nil {
+		return -1, err
+	}
+	h, err := protocol.ParseBatchHeader(batch)
 	if err != nil {
 		return -1, err
 	}
@@ -69,7 +83,7 @@ func (p *Producer) Produce(c *Conn, topic string, partition int32, value string)
 		return -1, err
 	}
 	if offset, err = ProducedAt(resp); err == nil {
-		p.sequences[at]++
+		p.sequences[at] += h.NumRecords
 	}
 	return offset, err
 }
