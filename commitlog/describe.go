@@ -12,6 +12,14 @@ type ProducerInfo struct {
 	TxnFirstOffset   int64 // of its open transaction, -1: none
 }
 
+// InTransaction tells whether a producer has an open transaction in the log.
+func (l *Log) InTransaction(producerID int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.mu.producers.byID[producerID]
+	return p != nil && p.txnFirst != noTxn
+}
+
 // Producers lists the remembered producers by id.
 func (l *Log) Producers() []ProducerInfo {
 	l.mu.Lock()

@@ -38,7 +38,8 @@ type End struct{ pending *Pending[*kerr.Error] }
 // BeginEndTransaction begins to end a producer's transaction in a partition of
 // __consumer_offsets, so that several partitions can be ended together.
 //
-// A marker may be written again and again, also where nothing is pending: whoever ends a
+// A marker may be written again and again; where the producer has no open transaction none
+// is, as when all its offsets are in ledgers. Whoever ends a
 // transaction and does not know how far he came does all of it once more. It is refused
 // with INVALID_PRODUCER_EPOCH if the producer has a newer epoch there, or, from
 // transaction version 2 on, an open transaction of the marker's epoch; and with
@@ -95,8 +96,8 @@ func (t *turn) endTransaction(m protocol.EndTxnMarker, version int16) *kerr.Erro
 		return nil
 	}
 	w := &t.s.owner
-	if w.journal == nil {
-		return nil // never written, so there is nothing to end, and nothing to keep for the next start
+	if w.journal == nil || !w.journal.InTransaction(m.ProducerID) {
+		return nil // there is nothing to end, as when all its offsets are in ledgers
 	}
 	receipt, err := w.journal.AppendMarker(m, version, t.now.UnixMilli())
 	if err != nil {

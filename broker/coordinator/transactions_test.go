@@ -122,8 +122,9 @@ func TestTransactionsThatTheLogRefuses(t *testing.T) {
 	require.NoError(t, r.end(current, "g", true))
 	r.requireCommitted("g", 55)
 	require.ErrorIs(t, r.commitIn(current, "g", 1), kerr.InvalidProducerEpoch, "the marker raised it")
+	require.NoError(t, r.commitIn(group.Producer{ID: 1, Epoch: 6}, "g", 1))
 	require.ErrorIs(t, r.c.EndTransaction(context.Background(), PartitionFor("g", rigPartitions),
-		protocol.EndTxnMarker{ProducerID: 1, ProducerEpoch: 6, CoordinatorEpoch: -1}, 2), kerr.TransactionCoordinatorFenced)
+		protocol.EndTxnMarker{ProducerID: 1, ProducerEpoch: 7, CoordinatorEpoch: -1}, 2), kerr.TransactionCoordinatorFenced)
 }
 
 // holdTurn keeps the group's shard busy until release is called.

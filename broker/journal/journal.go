@@ -14,6 +14,7 @@ type Log interface {
 	Append(batch []byte, o commitlog.AppendOptions) (commitlog.Appended, error)
 	Read(dst []byte, from int64, o commitlog.ReadOptions) (commitlog.Read, error)
 	Bounds() commitlog.Bounds
+	InTransaction(producerID int64) bool
 	Watch(ch chan<- struct{}) (cancel func())
 	Err() error
 }

@@ -81,6 +81,8 @@ func (l *memLog) Bounds() commitlog.Bounds {
 	return commitlog.Bounds{Start: l.start, LSO: l.high, HighWatermark: l.high, End: l.end}
 }
 
+func (*memLog) InTransaction(int64) bool { return false }
+
 func (l *memLog) Watch(ch chan<- struct{}) (cancel func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

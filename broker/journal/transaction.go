@@ -34,6 +34,9 @@ func (j *Journal) AppendInTransaction(t Transaction, records []Record) (Receipt,
 	}, records)
 }
 
+// InTransaction tells whether a producer has an open transaction in the journal.
+func (j *Journal) InTransaction(producerID int64) bool { return j.log.InTransaction(producerID) }
+
 // AppendMarker ends the producer's transaction in this partition. The transaction version
 // is Kafka's transaction.version, as the transaction coordinator runs it. The log refuses
 // a marker of an older producer epoch with commitlog.ErrInvalidProducerEpoch, of an older
