@@ -15,7 +15,9 @@ import (
 // it says or does something that may end that, or until the lock may have run out that
 // began no earlier than its fetch.
 type shareAccount struct {
-	ordered bool // per key
+	ordered bool // there is an order per key, or may be
+	mixed   bool // and may not be: the delivery mode changes
+	letters bool // what is rejected gets a dead letter
 	limit   int  // of deliveries
 	lock    time.Duration
 
@@ -27,7 +29,8 @@ type shareAccount struct {
 		faults  []string
 		seen    int // deliveries
 		late    int // that were seen too late to say who has what
-		// due is closed when so many more records have ended; then it is time for a crash.
+		// due is closed when so many more records have ended, or were rejected where they get
+		// dead letters; then it is time for a crash.
 		due  chan struct{}
 		more int
 		// departing are workers that are gone with a fetch under way, of which the broker may
@@ -40,6 +43,8 @@ type shareAccount struct {
 		// produced were appended.
 		departedBefore int
 		unanswered     bool
+		modes          []modeChange
+		effective      map[int32]int // by partition: which of the modes it dealt by for sure, at last
 	}
 }
 
@@ -58,8 +63,9 @@ type shareRecord struct {
 	shareOffset
 	key, value string
 	done       string // what it was acknowledged with, answered: it must not come again
-	maybe      bool   // what would end it was asked for, and may have been done
+	asked      int8   // to end it, in which way, which may have been done; else 0
 	holder     *shareWorker
+	seen       time.Time // when the holder saw it first
 	until      time.Time // the holder has it for sure; before the worker's own patience
 	count      int       // of the delivery that the holder has
 	// kept may have it still, until then for sure if so: what it said of it, or of an earlier
@@ -77,8 +83,9 @@ type shareRecord struct {
 	loose bool
 }
 
-func newShareAccount(ordered bool, limit int, lock time.Duration) *shareAccount {
-	a := &shareAccount{ordered: ordered, limit: limit, lock: lock}
+func newShareAccount(plan sharePlan, limit int, lock time.Duration) *shareAccount {
+	a := &shareAccount{ordered: plan.switches || hasOrder(plan.mode), mixed: plan.switches, letters: plan.letters, limit: limit, lock: lock}
+	a.mu.modes, a.mu.effective = []modeChange{{mode: plan.mode}}, make(map[int32]int)
 	a.mu.records = make(map[shareOffset]*shareRecord)
 	a.mu.keys = make(map[shareKey][]*shareRecord)
 	a.mu.departing = make(map[*shareWorker]struct{})
@@ -91,6 +98,11 @@ func (a *shareAccount) fault(format string, args ...any) {
 	if a.ordered && a.mu.late > 0 {
 		return
 	}
+	a.flaw(format, args...)
+}
+
+// flaw notes what is wrong whoever has which records.
+func (a *shareAccount) flaw(format string, args ...any) {
 	a.mu.faults = append(a.mu.faults, fmt.Sprintf(format, args...))
 }
 
@@ -153,7 +165,7 @@ func (a *shareAccount) producing() {
 	a.mu.unanswered = true
 }
 
-// afterMore is closed when so many more records have ended.
+// afterMore is closed when so many more records have ended, or were rejected.
 func (a *shareAccount) afterMore(n int) <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -204,7 +216,8 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // delivered takes in what a worker was dealt by a fetch that it sent at that time, not
-// before since, and gives what it has now. It tells whether the broker is still the same.
+// before since, which is zero where that is not known, and gives what it has now. It tells
+// whether the broker is still the same.
 func (a *shareAccount) delivered(w *shareWorker, sent, since time.Time, dealt []wire.Shared) (got []*shareRecord, same bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -212,7 +225,11 @@ func (a *shareAccount) delivered(w *shareWorker, sent, since time.Time, dealt []
 		return nil, false
 	}
 	now := time.Now()
-	late := now.After(earlier(since.Add(a.lock), w.patience()))
+	until := now
+	if !since.IsZero() {
+		until = since.Add(a.lock)
+	}
+	late := now.After(earlier(until, w.patience()))
 	for i := range dealt {
 		d := &dealt[i]
 		r := a.record(shareOffset{d.Partition, d.Offset}, string(d.Key), string(d.Value))
@@ -228,10 +245,11 @@ func (a *shareAccount) delivered(w *shareWorker, sent, since time.Time, dealt []
 			}
 			continue
 		}
-		a.check(w, r, int(d.Count), now)
-		r.holder, r.until, r.count, r.kept = w, since.Add(a.lock), int(d.Count), nil
+		a.checkMode(r, sent, now)
+		a.check(w, r, int(d.Count), sent, now)
+		r.holder, r.seen, r.until, r.count, r.kept = w, now, until, int(d.Count), nil
 		r.low, r.high = r.count-1, r.count-1
-		r.maybe, r.loose, r.doubt = false, false, time.Time{}
+		r.asked, r.loose, r.doubt = 0, false, time.Time{}
 		got = append(got, r)
 	}
 	return got, true
@@ -258,7 +276,8 @@ func (a *shareAccount) lostMeanwhile(w *shareWorker, r *shareRecord, sent time.T
 // takeLater takes from h, which lost a record to w, what it has of the key after it.
 func (a *shareAccount) takeLater(w, h *shareWorker, r *shareRecord, now time.Time) {
 	a.withLater(h, r, func(other *shareRecord) {
-		if now.Add(a.lock / 4).After(a.sureUntil(other)) { // or its own lock ran out first, which counts
+		// Or its own lock ran out first, which counts, or runs out later, without an order.
+		if a.mixed || now.Add(a.lock/4).After(a.sureUntil(other)) {
 			other.high = max(other.high, other.count)
 		}
 		if h != w {
@@ -275,8 +294,8 @@ func (r *shareRecord) takenFrom(w *shareWorker, now time.Time) {
 	r.taken[w] = now
 }
 
-// check looks whether a record may be delivered to a worker.
-func (a *shareAccount) check(w *shareWorker, r *shareRecord, count int, now time.Time) {
+// check looks whether a record may be delivered to a worker, by a fetch that it sent then.
+func (a *shareAccount) check(w *shareWorker, r *shareRecord, count int, sent, now time.Time) {
 	if r.done != "" {
 		a.fault("%v comes again, to %s, though it was %s", r.shareOffset, w.m.ID, r.done)
 	}
@@ -293,21 +312,25 @@ func (a *shareAccount) check(w *shareWorker, r *shareRecord, count int, now time
 	if h != nil && h != w {
 		r.takenFrom(h, now)
 	}
-	if r.maybe { // it was asked for too late
+	if r.asked != 0 { // too late
 		r.high = max(r.high, r.count)
 	}
 	if high := a.highest(r, now); !r.loose && (count < r.low+1 || count > high+1) || count > a.limit {
 		a.fault("%v: delivery %d to %s, expected %d to %d", r.shareOffset, count, w.m.ID, r.low+1, min(high+1, a.limit))
 	}
-	if !a.ordered || r.key == "" {
-		return
+	if r.key != "" && a.surelyOrdered(sent) {
+		a.checkOrder(w, r, now)
 	}
+}
+
+// checkOrder looks whether a worker may have a record while others of the key are not done.
+func (a *shareAccount) checkOrder(w *shareWorker, r *shareRecord, now time.Time) {
 	for _, other := range a.mu.keys[shareKey{r.partition, r.key}] {
 		if other.offset >= r.offset {
 			break
 		}
 		archived := a.highest(other, now) >= a.limit
-		if other.done == "" && !other.maybe && !other.loose && !archived && other.holder != w && other.kept != w {
+		if other.done == "" && other.asked == 0 && !other.loose && !archived && other.holder != w && other.kept != w {
 			a.fault("%v is dealt to %s before the one at %d of its key %s is done, which %s", r.shareOffset, w.m.ID, other.offset, r.key, other.whereabouts())
 		}
 	}
@@ -430,8 +453,8 @@ func (a *shareAccount) finish(ends []int64) (archived, accepted int) {
 		for offset := range end {
 			r := a.mu.records[shareOffset{int32(p), offset}]
 			switch {
-			case r == nil || r.done == "" && !r.maybe && !r.loose && a.highest(r, now) < a.limit:
-				a.mu.faults = append(a.mu.faults, fmt.Sprintf("partition %d, offset %d is lost: %+v", p, offset, r))
+			case r == nil || r.done == "" && r.asked == 0 && !r.loose && a.highest(r, now) < a.limit:
+				a.flaw("partition %d, offset %d is lost: %+v", p, offset, r)
 			case r.done != "":
 				accepted++
 			case a.highest(r, now) >= a.limit:

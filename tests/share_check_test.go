@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,15 +39,18 @@ type shareCheck struct {
 	topic      string
 	topicID    [16]byte
 	partitions int32
-	mode       string
+	plan       sharePlan
+	letters    letterQueue
 	account    *shareAccount
 	broker     shareHost
 	keys       int
 	cutting    bool // connections are cut while a fetch waits, too
 
-	calm atomic.Bool // workers accept all they get, and wait for more as long as it takes
-	over atomic.Bool // nothing is asked of the broker any more
-	mu   struct {
+	calm        atomic.Bool // workers accept all they get, and wait for more as long as it takes
+	calmFilters bool        // by filters that take all together; set before they are calm
+	someTakeAll bool        // without a filter
+	over        atomic.Bool // nothing is asked of the broker any more
+	mu          struct {
 		sync.Mutex
 		addr    string
 		workers map[*shareWorker]struct{}
@@ -73,7 +77,8 @@ type inProcess struct {
 }
 
 var shareSettings = map[string]string{
-	"offsets.topic.num.partitions": "2", "offsets.topic.segment.bytes": "20000", "log.cleaner.backoff.ms": "20", "log.cleaner.min.cleanable.ratio": "0",
+	"errors.deadletterqueue.auto.create.topics.enable": "true",
+	"offsets.topic.num.partitions":                     "2", "offsets.topic.segment.bytes": "20000", "log.cleaner.backoff.ms": "20", "log.cleaner.min.cleanable.ratio": "0",
 	"group.share.min.record.lock.duration.ms": fmt.Sprint(shareLock.Milliseconds()),
 	"group.share.min.session.timeout.ms":      "100", "group.share.min.heartbeat.interval.ms": "100",
 }
@@ -87,11 +92,16 @@ func (h *inProcess) start() string {
 	return h.b.Addr()
 }
 
-// slowSyncs makes a disk slow, so that a crash comes upon what is not synced yet.
+// slowSyncs makes a disk slow, so that a crash comes upon what is not synced yet, and slower
+// for every other topic, so that of two topics either is behind.
 func slowSyncs(op errorfs.Op) error {
 	switch op.Kind {
 	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
-		<-time.After(5 * time.Millisecond)
+		pause := 3 * time.Millisecond
+		if _, id, ok := strings.Cut(op.Path, "topics/"); ok && len(id) > 10 && id[10]%2 == 0 { // what begins an id is the time
+			pause *= 5
+		}
+		<-time.After(pause)
 	}
 	return nil
 }
@@ -132,12 +142,12 @@ func (h *killed) bury() {}
 func (h *killed) stop() { h.p.stop() }
 
 // newShareCheck draws a group and its topic.
-func newShareCheck(t *testing.T, seed uint64, mode string, host shareHost) *shareCheck {
-	c := &shareCheck{t: t, rng: rand.New(rand.NewPCG(seed, 1)), group: "g", topic: "t", mode: mode, broker: host}
+func newShareCheck(t *testing.T, seed uint64, plan sharePlan, host shareHost) *shareCheck {
+	c := &shareCheck{t: t, rng: rand.New(rand.NewPCG(seed, 1)), group: "g", topic: "t", plan: plan, broker: host}
 	c.partitions = []int32{1, 8}[c.rng.IntN(2)]
 	c.keys = []int{1, 5, 50}[c.rng.IntN(3)]
 	c.cutting = c.rng.IntN(3) == 0
-	c.account = newShareAccount(mode != "round-robin", shareLimit, shareLock-2*time.Millisecond) // the broker counts in ms
+	c.account = newShareAccount(plan, shareLimit, shareLock-2*time.Millisecond) // the broker counts in ms
 	c.mu.workers = make(map[*shareWorker]struct{})
 	c.mu.addr = host.start()
 	conn := dial(t, c.mu.addr)
@@ -145,18 +155,9 @@ func newShareCheck(t *testing.T, seed uint64, mode string, host shareHost) *shar
 	var err error
 	c.topicID, err = conn.MakeTopic(c.topic)
 	require.NoError(t, err)
-	settings := map[string]string{
-		"share.auto.offset.reset": "earliest", "share.delivery.mode": mode,
-		"share.delivery.count.limit":       fmt.Sprint(shareLimit),
-		"share.record.lock.duration.ms":    fmt.Sprint(shareLock.Milliseconds()),
-		"share.session.timeout.ms":         fmt.Sprint(shareSession.Milliseconds()),
-		"share.heartbeat.interval.ms":      "300",
-		"share.key.waiting.max.bytes":      "65536",
-		"share.key.range.initial":          fmt.Sprint(1 + c.rng.IntN(20)),
-		"share.partition.max.record.locks": "100",
-	}
-	if c.rng.IntN(2) == 0 {
-		settings["share.retry.backoff.ms"] = "20"
+	settings := plan.groupSettings(c.rng)
+	if plan.letters {
+		require.NoError(t, c.letters.prepare(c.rng, conn, settings))
 	}
 	configureGroup(t, c.mu.addr, c.group, settings)
 	return c
@@ -290,13 +291,13 @@ func (c *shareCheck) produceFew(conn *wire.Conn, rng *rand.Rand, life, n int) er
 // run lets so many workers, some of which wait as long as it takes, work on so many
 // records while the broker crashes now and then, and then checks that all comes to an end.
 func (c *shareCheck) run(workers, records, crashes int, chaos time.Duration) {
-	c.t.Logf("%s, %d workers, %d partitions, %d keys, %d records, %d crashes", c.mode, workers, c.partitions, c.keys, records, crashes)
+	c.t.Logf("%v: %d workers, %d partitions, %d keys, %d records, %d crashes", c.plan, workers, c.partitions, c.keys, records, crashes)
 	var wg sync.WaitGroup
 	for i := range workers {
 		rng := rand.New(rand.NewPCG(c.rng.Uint64(), 2))
 		wg.Go(func() {
 			for n := 0; !c.over.Load(); n++ {
-				c.live(rng, fmt.Sprintf("w%d.%d", i, n), i%3 == 2)
+				c.live(rng, i, n)
 				<-time.After(time.Millisecond)
 			}
 		})
@@ -305,23 +306,10 @@ func (c *shareCheck) run(workers, records, crashes int, chaos time.Duration) {
 	c.produce(producer, records/2, 0)
 	var producing sync.WaitGroup
 	producing.Go(func() { c.produce(producer, records-records/2, chaos) })
-	over, end := context.WithTimeout(context.Background(), chaos)
-	defer end()
-	for range crashes { // each upon an answer
-		select {
-		case <-c.account.afterMore(1 + c.rng.IntN(records/2)):
-			c.crash()
-		case <-over.Done():
-		}
-	}
-	<-over.Done()
-	c.calm.Store(true)
-	begun := time.Now()
+	c.disturb(crashes, records/2, chaos)
+	c.calmDown(workers)
 	producing.Wait()
-	c.finish()
-	c.t.Logf("calm after %v", time.Since(begun))
-	c.produce(producer, 20, 0) // while all wait and nothing else happens
-	ends := c.finish()
+	ends, letters := c.end(producer)
 	c.over.Store(true)
 	c.mu.Lock()
 	c.cutAll()
@@ -330,8 +318,71 @@ func (c *shareCheck) run(workers, records, crashes int, chaos time.Duration) {
 	c.broker.stop()
 	require.Empty(c.t, firstOf(c.account.faults()))
 	archived, ended := c.account.finish(ends)
-	c.t.Logf("%d deliveries, %d of them seen late, %d records accepted or rejected, %d archived", c.account.mu.seen, c.account.mu.late, ended, archived)
+	if c.plan.letters {
+		c.account.checkLetters(&c.letters, c.group, c.topic, letters)
+	}
+	c.t.Logf("%d deliveries, %d of them seen late, %d records accepted or rejected, %d archived, %d dead letters, %d changes of the mode",
+		c.account.mu.seen, c.account.mu.late, ended, archived, len(letters), len(c.account.mu.modes)-1)
 	require.Empty(c.t, firstOf(c.account.faults()))
+}
+
+// disturb lets the broker crash so many times, each upon an answer or a little later, and
+// the mode change.
+func (c *shareCheck) disturb(crashes, records int, chaos time.Duration) {
+	over, end := context.WithTimeout(context.Background(), chaos)
+	defer end()
+	var switching sync.WaitGroup
+	defer switching.Wait()
+	if c.plan.switches {
+		rng := rand.New(rand.NewPCG(c.rng.Uint64(), 4))
+		switching.Go(func() { c.keepSwitching(over, rng) })
+	}
+	if c.plan.letters {
+		records = 10
+	}
+	for range crashes {
+		select {
+		case <-c.account.afterMore(1 + c.rng.IntN(records)):
+			<-time.After(time.Duration(c.rng.IntN(2)*c.rng.IntN(10)) * time.Millisecond)
+			c.crash()
+		case <-over.Done():
+		}
+	}
+	<-over.Done()
+}
+
+// calmDown has workers accept all that comes. Where each holds its own keys they take all.
+func (c *shareCheck) calmDown(workers int) {
+	if c.plan.letters {
+		require.NoError(c.t, c.letters.open(dial(c.t, c.mu.addr)))
+	}
+	c.someTakeAll = c.rng.IntN(2) == 0
+	c.calmFilters = c.plan.filters && workers > 1 && c.lastMode() != "key-range"
+	c.calm.Store(true)
+}
+
+// end waits until all has come to its end, and reads the dead letters as a crash leaves them.
+func (c *shareCheck) end(producer *rand.Rand) (ends []int64, letters []deadLetter) {
+	begun := time.Now()
+	c.finish()
+	c.t.Logf("calm after %v", time.Since(begun))
+	if c.plan.switches { // while all wait
+		modes := shareModes
+		if c.calmFilters {
+			modes = modes[:2]
+		}
+		c.switchMode(c.otherMode(c.rng, modes))
+	}
+	c.produce(producer, 20, 0) // while all wait and nothing else happens
+	ends = c.finish()
+	if c.plan.letters {
+		c.crash()
+		ends = c.finish()
+		var err error
+		letters, err = c.letters.read(dial(c.t, c.mu.addr))
+		require.NoError(c.t, err)
+	}
+	return ends, letters
 }
 
 func firstOf(faults []string) []string { return faults[:min(len(faults), 10)] }
@@ -372,19 +423,18 @@ func sortRecords(all []*shareRecord) {
 	})
 }
 
-var shareModes = []string{"round-robin", "key-ordered", "key-range"}
-
 // TestShareGroups is the checker: whatever workers and broker do, in the end every record
-// is accepted, rejected, or archived at its limit. None comes again after that was
-// answered, none is with two members at once, delivery counts are right, and in the
-// ordered modes the order per key holds.
+// is accepted, rejected, or archived at its limit, the latter two with a dead letter where
+// there is a topic for it. None comes again after that was answered, none is with two
+// members at once or with one whose filter does not take it, delivery counts are right, and
+// in the ordered modes the order per key holds, also from a change of the mode on.
 func TestShareGroups(t *testing.T) {
 	for seed := range seeds(t, scaled(4, 60)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(uint64(seed), 9))
 			h := &inProcess{t: t, disk: vfs.NewCrashableMem(), rng: rng}
-			c := newShareCheck(t, uint64(seed), shareModes[seed%3], h)
+			c := newShareCheck(t, uint64(seed), planOf(seed), h)
 			workers := []int{1, 2, 5, 16, 64}[rng.IntN(5)]
 			c.run(workers, 300+rng.IntN(700), rng.IntN(3), time.Duration(scaled(1000, 2000))*time.Millisecond)
 		})
@@ -396,7 +446,8 @@ func TestShareGroupsKilled(t *testing.T) {
 	for seed := range scaled(1, 6) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
-			c := newShareCheck(t, uint64(seed), shareModes[(seed+1)%3], &killed{t: t, dir: t.TempDir()})
+			plan := planOf(seed + 25) // that of the first seed mixes in all
+			c := newShareCheck(t, uint64(seed), plan, &killed{t: t, dir: t.TempDir()})
 			c.run(8, 600, 2, time.Second)
 		})
 	}

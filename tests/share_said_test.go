@@ -46,7 +46,9 @@ func (a *shareAccount) asking(w *shareWorker, r *shareRecord, kind int8) said {
 				return
 			}
 			// It does not count, unless its own lock runs out first.
-			other.doubt = a.sureUntil(other)
+			if other.doubt = a.sureUntil(other); a.mixed { // without an order it does
+				other.doubt = time.Now()
+			}
 			other.holder, other.kept = nil, w
 			s.with = append(s.with, other)
 		})
@@ -58,7 +60,7 @@ func (a *shareAccount) asking(w *shareWorker, r *shareRecord, kind int8) said {
 		if time.Now().After(s.until) {
 			r.high = max(r.high, r.count)
 		}
-		r.holder, r.kept, r.maybe = nil, w, true
+		r.holder, r.kept, r.asked = nil, w, kind
 	}
 	return s
 }
@@ -112,12 +114,15 @@ func (a *shareAccount) answered(w *shareWorker, sent time.Time, all []said, refu
 				r.until = sent.Add(a.lock)
 			}
 		default:
-			if r.holder != nil || !r.maybe {
+			if r.holder != nil || r.asked == 0 {
 				a.fault("%v was %s for %s, and dealt again before that was answered", r.shareOffset, ackNames[s.kind], w.m.ID)
 			}
 			r.done = ackNames[s.kind]
-			if a.mu.more--; a.mu.more == 0 {
-				close(a.mu.due)
+			if s.kind == ackReject || !a.letters {
+				a.mu.more--
+				if a.mu.more == 0 {
+					close(a.mu.due)
+				}
 			}
 		}
 	}
@@ -147,9 +152,9 @@ func (a *shareAccount) checkRefused(w *shareWorker, all []said, refused map[int3
 // that began with the request can have run out.
 func (a *shareAccount) refused(w *shareWorker, s *said, soon bool) {
 	r := s.r
-	if s.kind != ackRenew && s.sure && r.count == s.count && r.holder == nil {
+	if s.kind != ackRenew && s.sure && r.count == s.count && r.kept == w {
 		if soon {
-			r.maybe = false
+			r.asked = 0
 		}
 		r.high = max(r.high, r.count)
 	}

@@ -64,20 +64,7 @@ func (s *shareBroker) configure(group string, settings map[string]string) {
 
 // configureGroup sets group configs of the broker at addr.
 func configureGroup(t *testing.T, addr, group string, settings map[string]string) {
-	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	req.SetVersion(1)
-	r := kmsg.NewIncrementalAlterConfigsRequestResource()
-	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeGroupConfig, group
-	for k, v := range settings {
-		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		c.Name, c.Value = k, &v
-		r.Configs = append(r.Configs, c)
-	}
-	req.Resources = append(req.Resources, r)
-	resp, err := dial(t, addr).Do(req)
-	require.NoError(t, err)
-	answer := resp.(*kmsg.IncrementalAlterConfigsResponse).Resources[0]
-	require.Zero(t, answer.ErrorCode, "%v", answer.ErrorMessage)
+	require.NoError(t, dial(t, addr).Configure(kmsg.ConfigResourceTypeGroupConfig, group, settings))
 }
 
 // Stock share consumers take a topic between them, each record once, in every mode.

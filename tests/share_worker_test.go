@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lacunamq/lacuna/protocol"
 	"github.com/lacunamq/lacuna/tests/wire"
 )
 
@@ -26,6 +27,9 @@ type shareWorker struct {
 	dead   bool // what it has is lost; guarded by the account
 	waits  bool // a fetch is in flight, or was when the connection broke
 	ending sync.WaitGroup
+
+	number  int                   // of the worker
+	filters []*protocol.KeyFilter // of which a fetch has one, or none
 }
 
 // patience is until when the group keeps the worker as a member for sure.
@@ -41,33 +45,25 @@ const (
 	endWays
 )
 
-// live is one life of a worker, from its joining on. It returns when the worker is gone.
-func (c *shareCheck) live(rng *rand.Rand, name string, patient bool) {
+// live is the nth life of a worker, from its joining on. It returns when the worker is gone.
+func (c *shareCheck) live(rng *rand.Rand, i, n int) {
 	addr, life := c.at()
-	w := &shareWorker{c: c, rng: rng, life: life}
-	w.m = &wire.ShareMember{Group: c.group, ID: name, Topic: c.topic, TopicID: c.topicID, Partitions: c.partitions}
+	w := &shareWorker{c: c, rng: rng, life: life, number: i}
+	if c.plan.returns {
+		n /= 4 // it comes back as who it was
+	}
+	w.m = &wire.ShareMember{Group: c.group, ID: fmt.Sprintf("w%d.%d", i, n), Topic: c.topic, TopicID: c.topicID, Partitions: c.partitions}
+	for range 2 {
+		if w.filters = append(w.filters, nil); c.plan.filters {
+			w.filters[len(w.filters)-1] = c.drawFilter(rng)
+		}
+	}
 	if err := w.join(addr); err != nil {
 		w.gone(false)
 		return
 	}
-	for steps := 3 + rng.IntN(20); ; steps-- {
-		calm := c.calm.Load()
-		var err error
-		switch {
-		case c.over.Load():
-			w.gone(false)
-			return
-		case calm:
-			err = w.fetch(time.Hour)
-		case patient:
-			err = w.fetch(shareLock / 3)
-		default:
-			err = w.fetch(time.Duration(rng.IntN(80)) * time.Millisecond)
-		}
-		if err == nil {
-			err = w.handle(c.calm.Load())
-		}
-		if err != nil {
+	for steps := 3 + rng.IntN(20); !c.over.Load(); steps-- {
+		if err := w.step(); err != nil {
 			w.gone(true)
 			return
 		}
@@ -76,6 +72,26 @@ func (c *shareCheck) live(rng *rand.Rand, name string, patient bool) {
 			return
 		}
 	}
+	w.gone(false)
+}
+
+// step gets records and does something about what the worker has. Some workers are patient.
+func (w *shareWorker) step() (err error) {
+	switch {
+	case w.c.calm.Load():
+		err = w.fetch(time.Hour)
+	case w.number%3 == 2:
+		err = w.fetch(shareLock / 3)
+	default:
+		err = w.fetch(time.Duration(w.rng.IntN(80)) * time.Millisecond)
+	}
+	if err == nil {
+		err = w.handle(w.c.calm.Load())
+	}
+	if err == nil && w.c.plan.returns && w.rng.IntN(8) == 0 && !w.c.calm.Load() {
+		err = w.reopen()
+	}
+	return err
 }
 
 func (w *shareWorker) join(addr string) (err error) {
@@ -137,7 +153,7 @@ func (w *shareWorker) end(way int) {
 	switch way {
 	case endClosed:
 		w.c.account.lost(w, false, false)
-		if w.m.CloseSession(w.conn) == nil { // else its connection is cut soon
+		if _, err := w.m.CloseSession(w.conn, nil); err == nil { // else its connection is cut soon
 			w.c.account.closed(w)
 		}
 		fallthrough
@@ -153,7 +169,9 @@ func (w *shareWorker) end(way int) {
 func (w *shareWorker) fetch(wait time.Duration) error {
 	f := wire.ShareFetch{MaxRecords: 1 + int32(w.rng.IntN(30)), MaxBytes: 1 << 20, MaxWaitMs: int32(wait.Milliseconds()), Whole: w.rng.IntN(4) == 0}
 	var all []said
-	if wait <= shareLock && w.rng.IntN(3) == 0 {
+	if calm := wait > shareLock; calm {
+		f.Filter = w.c.calmFilter(w.number)
+	} else if f.Filter = w.filters[w.rng.IntN(len(w.filters))]; w.m.InSession() && w.rng.IntN(3) == 0 {
 		all, f.Acked = w.say(w.choose(), ackAccept)
 	}
 	sent := time.Now()
@@ -171,9 +189,10 @@ func (w *shareWorker) fetch(wait time.Duration) error {
 	}
 	w.waits = false
 	w.c.account.answered(w, sent, all, answer.Refused)
+	w.c.account.checkFilter(w, f.Filter, answer.Records)
 	since := sent
-	if wait > shareLock { // it was dealt at the end of the wait
-		since = time.Now().Add(-shareLock / 2)
+	if wait > shareLock { // it was dealt at the end of the wait, and may have been lost since
+		since = time.Time{}
 	}
 	got, same := w.c.account.delivered(w, sent, since, answer.Records)
 	if !same {
@@ -184,6 +203,36 @@ func (w *shareWorker) fetch(wait time.Duration) error {
 			w.have = append(w.have, r)
 		}
 	}
+	return nil
+}
+
+// reopen has the next fetch open another session: over the one that there is, so that the
+// worker keeps what it has, or after that was closed, which frees it.
+func (w *shareWorker) reopen() error {
+	way := w.rng.IntN(3)
+	if way == 0 {
+		w.m.NewSession()
+		return nil
+	}
+	all, acked := w.say(w.choose(), []int8{ackAccept, ackRelease, ackReject}[w.rng.IntN(3)])
+	w.c.account.lost(w, false, false)
+	sent := time.Now()
+	var refused map[int32]error
+	var err error
+	if way == 1 {
+		refused, err = w.m.CloseSession(w.conn, acked)
+	} else {
+		var answer *wire.ShareAnswer
+		if answer, err = w.m.Fetch(w.conn, &wire.ShareFetch{Last: true, Acked: acked}); err == nil {
+			refused = answer.Refused
+		}
+	}
+	if err != nil {
+		w.complain(err)
+		return err
+	}
+	w.c.account.answered(w, sent, all, refused)
+	w.c.account.closed(w)
 	return nil
 }
 
