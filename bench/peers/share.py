@@ -12,6 +12,7 @@ FIGURES = {
     "W4, one never": [("records delivered", "n"), RATE, ("RSS MiB", "rss_mb")],
     "W4, 1": [("records/s once they are open", "rate2"), ("us server CPU a record then", "cpu2_us_rec")],
     "W5": [("s in all", "secs"), ("others' p99 ms", "cold_p99"), ("B/record", "rx_b_rec")],
+    "transactions": [("transactions/s", "rate"), ("us server CPU a transaction", "cpu_us_rec")],
     "W6": [("s to the first redelivery", "first_s"), ("records open at the kill", "open"), ("acknowledged records again", "again"), ("records lost", "lost")],
 }
 PEERS = "lacuna", "kafka", "lacuna-fsync"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Queues: W3 to W6 on Lacuna beside Apache Kafka 4.4, taking turns in one run; the medians and their ratios last.
-# usage: share.sh OUT [w3 latency late stuck gaps w5 w6 ...]   all of them by default
+# Queues, W3 to W6, and transactions on Lacuna beside Apache Kafka 4.4, taking turns in one run; the medians and their ratios last.
+# usage: share.sh OUT [w3 latency late stuck gaps w5 w6 txn ...]   all of them by default
 # PEERS ("lacuna kafka lacuna-fsync"): lacuna waits for no disk, as Kafka does not; lacuna-fsync does. PAIRS (5) is
 # how often each has its turn, DATA (./data) for the files of servers, KHOME (the cache of tests/compat) for Kafka's jars.
 set -euo pipefail
 cd "$(dirname "$0")"
 OUT=$(realpath -m "${1:?usage: share.sh OUT [workloads]}")
 shift
-WORKLOADS=${*:-w3 latency late stuck gaps w5 w6}
+WORKLOADS=${*:-w3 latency late stuck gaps w5 w6 txn}
 export DATA=${DATA:-$PWD/data}
 PEERS=${PEERS:-lacuna kafka lacuna-fsync} PAIRS=${PAIRS:-5} KPORT=${KPORT:-39192}
 KHOME=${KHOME:-${LACUNA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lacuna}/kafka}
@@ -177,6 +177,19 @@ turn_w6() {
   wait "$reader"
   python3 restart.py "$peer/W6, kill -9" "$total" "$at" "$DATA/before.json" "$DATA/after.json" >> "$OUT"
   k "$peer" topic -t "$topic" -rm
+}
+
+# Transactions of kgo's own producer, of one record each.
+txn() { turns turn_txn; }
+turn_txn() {
+  local c n=2000
+  [ "$1" != kafka ] || n=500
+  k "$1" topic -t "txn$2" -parts 1
+  for c in 1 16; do
+    quiet 3 || true
+    k "$1" txn -label "$1/transactions, $c producers" -t "txn$2" -n $((n * (c == 1 ? 1 : 4))) -warm $n -c "$c" -secs 60 -out "$OUT" > /dev/null
+  done
+  k "$1" topic -t "txn$2" -rm
 }
 
 # A JVM is not warm after one pass: its CPU a record halves over the first two million.

@@ -5,6 +5,7 @@
 //	kload consume -b ADDR -t T -n N [-keymod 16]
 //	kload filter  -b ADDR -t T [-slots 0-4095]
 //	kload queue   -b ADDR -t T -n N -c CONSUMERS -ack STYLE [...]
+//	kload txn     -b ADDR -t T -n N -c PRODUCERS -records R
 //
 // With -pid, the broker's CPU seconds and memory are part of the result line.
 package main
@@ -32,10 +33,10 @@ var (
 func main() {
 	commands := map[string]func(args []string){
 		"topic": topicCommand, "produce": produceCommand, "consume": consumeCommand,
-		"filter": filterCommand, "queue": queueCommand,
+		"filter": filterCommand, "queue": queueCommand, "txn": txnCommand,
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "kload topic|produce|consume|filter|queue ...")
+		fmt.Fprintln(os.Stderr, "kload topic|produce|consume|filter|queue|txn ...")
 		os.Exit(2)
 	}
 	commands[os.Args[1]](os.Args[2:])
