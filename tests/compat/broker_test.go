@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -25,6 +27,9 @@ import (
 type broker struct {
 	addr string
 	stop func() error
+	// crash kills it without a word and starts it again on its data; nil where the broker is
+	// somebody else's.
+	crash func() error
 }
 
 // shared is the broker of the tests that name their own topics and groups. Other people's
@@ -46,6 +51,9 @@ func sharedBroker(t *testing.T) broker {
 type options struct {
 	settings  map[string]string // by Kafka's names
 	advertise string            // the HOST:PORT that clients are told, if not the listener's
+	// acceptReplication is for tests that ask for more replicas than there are brokers. Kafka
+	// has no such setting, so that they fail on one node of it.
+	acceptReplication bool
 }
 
 // freshBroker starts a broker for one test. Where the broker is somebody else's, at
@@ -94,15 +102,48 @@ func startKafka(t *testing.T, o options) broker {
 	for _, name := range slices.Sorted(maps.Keys(o.settings)) {
 		args = append(args, name+"="+o.settings[name])
 	}
-	out, err := exec.Command(kafkaScript, args...).CombinedOutput()
-	require.NoError(t, err, "start Kafka: %s", out)
+	start := func() error {
+		if out, err := exec.Command(kafkaScript, args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("start Kafka: %w: %s", err, out)
+		}
+		return nil
+	}
+	require.NoError(t, start())
 	return broker{addr: loopback(port), stop: func() error {
 		out, err := exec.Command(kafkaScript, "stop", strconv.Itoa(port), kafkaDir(), "wipe").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("stop Kafka: %w: %s", err, out)
 		}
 		return nil
+	}, crash: func() error {
+		if err := killKafka(port); err != nil {
+			return err
+		}
+		return start()
 	}}
+}
+
+// killKafka kills the node on a port, and returns when it is gone: it has let go of its
+// data folder's lock.
+func killKafka(port int) error {
+	folder := filepath.Join(kafkaDir(), fmt.Sprintf("run-%d", port))
+	text, err := os.ReadFile(filepath.Join(folder, "pid"))
+	if err != nil {
+		return fmt.Errorf("kill Kafka: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("kill Kafka: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(folder, "data", ".lock"), os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("kill Kafka: %w", err)
+	}
+	defer lock.Close()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill Kafka: %w", err)
+	}
+	return syscall.FcntlFlock(lock.Fd(), syscall.F_SETLKW, &syscall.Flock_t{Type: syscall.F_WRLCK})
 }
 
 // lacunaBinary builds the binary under test, once; or it is the one at $LACUNA_BINARY.
@@ -136,15 +177,17 @@ func startLacuna(t *testing.T, o options) broker {
 	if o.advertise != "" {
 		args = append(args, "--advertise", o.advertise)
 	}
-	cmd := exec.Command(binary, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	require.NoError(t, cmd.Start())
-	return broker{addr: loopback(port), stop: func() error {
+	if o.acceptReplication {
+		args = append(args, "--accept-replication-factor")
+	}
+	p := &lacunaProcess{binary: binary, args: args, log: log}
+	require.NoError(t, p.start())
+	return broker{addr: loopback(port), crash: p.crash, stop: func() error {
 		defer log.Close()
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			return fmt.Errorf("stop lacuna: %w", err)
 		}
-		if err := cmd.Wait(); err != nil {
+		if err := p.cmd.Wait(); err != nil {
 			said, _ := os.ReadFile(log.Name())
 			return fmt.Errorf("lacuna did not stop cleanly, its files stay in %s: %w: %s", dir, err, tail(said))
 		}
@@ -152,14 +195,44 @@ func startLacuna(t *testing.T, o options) broker {
 	}}
 }
 
+// A lacunaProcess is the process of a broker, the present one if it crashes now and then.
+type lacunaProcess struct {
+	binary string
+	args   []string
+	log    *os.File
+	cmd    *exec.Cmd
+}
+
+func (p *lacunaProcess) start() error {
+	p.cmd = exec.Command(p.binary, p.args...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("start lacuna: %w", err)
+	}
+	return nil
+}
+
+func (p *lacunaProcess) crash() error {
+	if err := p.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill lacuna: %w", err)
+	}
+	if err := p.cmd.Wait(); p.cmd.ProcessState == nil {
+		return fmt.Errorf("kill lacuna: %w", err)
+	}
+	return p.start()
+}
+
 // freePort finds a port that nobody listens on, and whose neighbour, for Kafka's
-// controller, is free too.
+// controller, is free too. It is below those that systems give to outgoing connections: one
+// of these could take it while a broker that crashed is not up again.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 100 {
-		first, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		port := first.Addr().(*net.TCPAddr).Port
+		port := 20000 + rand.IntN(9000)
+		first, err := net.Listen("tcp", loopback(port))
+		if err != nil {
+			continue
+		}
 		second, err := net.Listen("tcp", loopback(port+1))
 		first.Close()
 		if err == nil {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the clients of the compatibility tests on a Debian machine: kcat, a virtual
-# environment with confluent-kafka, and Kafka's jars. What is there already stays.
+# environment with confluent-kafka, Kafka's jars, and those of Kafka Streams' smoke test with
+# what starts it. What is there already stays.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${LACUNA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lacuna}
@@ -26,4 +27,13 @@ if ! "$cache/venv/bin/python" -c 'import confluent_kafka' 2> /dev/null; then
   "$cache/venv/bin/pip" install -q confluent-kafka==2.16.1
 fi
 "$here/../../bench/peers/kafka/kafka.sh" fetch "$cache/kafka"
+
+streams=$cache/streams
+if [ ! -f "$streams/.done" ]; then
+  mvn -q -B -f "$here/java/pom.xml" dependency:copy-dependencies -DoutputDirectory="$streams/libs" -DincludeScope=runtime
+  touch "$streams/.done"
+fi
+if [ ! "$streams/Smoke.class" -nt "$here/java/Smoke.java" ]; then
+  javac -cp "$streams/libs/*" -d "$streams" "$here/java/Smoke.java"
+fi
 echo "the clients are in $cache"

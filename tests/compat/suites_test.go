@@ -24,14 +24,17 @@ type suite struct {
 	env []string
 	// slow suites run only with LACUNA_COMPAT=all.
 	slow bool
+	// waits is for a suite that waits most of the time: those run side by side.
+	waits bool
 }
 
 var suites = []suite{
 	{name: "cli", env: []string{"ACLS=" + acls(), "NODE_ID=1"}},
 	{name: "kgo"},
 	{name: "kafka-python", broker: options{settings: map[string]string{"node.id": "0"}}},
-	{name: "sarama", broker: options{advertise: "127.0.0.1:29091"}},
-	{name: "librdkafka", slow: true},
+	{name: "sarama", broker: options{advertise: "127.0.0.1:29091"}, waits: true},
+	{name: "confluent-python", waits: true},
+	{name: "librdkafka", broker: options{acceptReplication: true}, slow: true},
 }
 
 // acls says to the command-line tools whether the broker has an authorizer.
@@ -45,11 +48,15 @@ func acls() string {
 // TestSuites runs other people's tests. Each that is expected to pass is a subtest. With
 // LACUNA_COMPAT=all the others run too, and one that passes is told of.
 func TestSuites(t *testing.T) {
+	t.Parallel()
 	all := os.Getenv("LACUNA_COMPAT") == "all"
 	for _, s := range suites {
 		t.Run("suite="+s.name, func(t *testing.T) {
 			if s.slow && !all {
 				t.Skip("slow: runs with LACUNA_COMPAT=all")
+			}
+			if s.waits {
+				t.Parallel()
 			}
 			list, err := filepath.Abs(filepath.Join("expected", s.name+".txt"))
 			require.NoError(t, err)

@@ -117,17 +117,52 @@ configs_and_cluster() {
   check client-metrics '!rror' ClientMetricsCommand "${server[@]}" --list
 }
 
-transactions() {
-  check transaction-list 'TransactionalId' TransactionsCommand "${server[@]}" list
-  check transaction-describe-producers 'ProducerId' TransactionsCommand "${server[@]}" describe-producers --topic "$topic" --partition 0
-  if listed transactional-copier; then
-    tool TopicCommand "${server[@]}" --create --topic "$topic-out" --partitions 1 > "$dir/out-topic.log" 2>&1 || true
+# copied NAME RECORDS: what is committed in the copy is each number up to RECORDS, once.
+copied() {
+  listed "$1" || return 0
+  tool consumer.ConsoleConsumer "${server[@]}" --topic "$topic-copy" --from-beginning --isolation-level read_committed \
+    --max-messages "$2" --timeout-ms 10000 > "$dir/$1.txt" 2> "$dir/$1.log" || true
+  if sort -n "$dir/$1.txt" | cmp -s - <(seq 1 "$2"); then
+    echo "pass $1"
+  else
+    echo "fail $1 $(wc -l < "$dir/$1.txt") records, of $(sort -u "$dir/$1.txt" | wc -l) numbers"
   fi
-  check transactional-copier '"totalProcessed":[0-9]*5[0-9]*|"remaining":0' TransactionalMessageCopier --broker-list "$broker" \
-    --input-topic "$topic-v" --input-partition 0 --output-topic "$topic-out" --transactional-id "tx-$run" \
-    --consumer-group "copier-$run" --transaction-size 50 --max-messages 100 --enable-random-aborts
-  check read-committed 'total of' consumer.ConsoleConsumer "${server[@]}" --topic "$topic-out" --from-beginning \
-    --isolation-level read_committed --timeout-ms 5000
+}
+
+transactions() {
+  local records=1000 transactions=(TransactionsCommand "${server[@]}")
+  if listed transactional-copier || listed transactional-copier-group; then
+    seq 1 $records | kcat -P -b "$broker" -t "$topic-numbers" -p 0 > "$dir/numbers.log" 2>&1 || true
+  fi
+  # Two copiers of one group, one after the other; each aborts some of its transactions.
+  local copier=(TransactionalMessageCopier --broker-list "$broker" --input-topic "$topic-numbers" --input-partition 0
+    --output-topic "$topic-copy" --consumer-group "copier-$run" --transaction-size 50 --enable-random-aborts)
+  check transactional-copier '"remaining":0.*"totalProcessed":500|"totalProcessed":500.*"remaining":0' "${copier[@]}" \
+    --transactional-id "copier-$run" --max-messages 500
+  check transactional-copier-group '"totalProcessed":500' "${copier[@]}" \
+    --transactional-id "copier-group-$run" --max-messages 500 --group-mode --use-group-metadata
+  copied read-committed $records
+  check transactional-producer-perf '2000 records sent' ProducerPerformance "${server[@]}" --topic "$topic-perf" --num-records 2000 \
+    --record-size 200 --throughput 5000 --transactional-id "perf-$run" --transaction-duration-ms 50
+  check transaction-list "copier-$run\s+[0-9]+\s+[0-9]+\s+CompleteCommit" "${transactions[@]}" list
+  check transaction-describe "copier-$run.*CompleteCommit" "${transactions[@]}" describe --transactional-id "copier-$run"
+  hanging_transaction
+}
+
+# hanging_transaction: a producer dies in its transaction, and an operator ends it.
+hanging_transaction() {
+  local transactions=(TransactionsCommand "${server[@]}")
+  local held=(--topic "$topic-held" --partition 0)
+  if listed transaction-abort; then
+    ("$cache/venv/bin/python" "$here/../python/transactions.py" open "$broker" "$topic-held" "held-$run" || true) > "$dir/open.log" 2>&1
+  fi
+  check transaction-describe-open "held-$run.*Ongoing.*$topic-held-0" "${transactions[@]}" describe --transactional-id "held-$run"
+  check transaction-describe-producers '^[0-9]+\s.*\s0\s*$' "${transactions[@]}" describe-producers "${held[@]}"
+  check transaction-find-hanging '^Topic' "${transactions[@]}" find-hanging --broker-id "${NODE_ID:-1}"
+  check transaction-abort '!rror' "${transactions[@]}" abort "${held[@]}" --start-offset 0
+  check transaction-aborted '^[0-9]+\s.*\sNone\s*$' "${transactions[@]}" describe-producers "${held[@]}"
+  check transaction-terminate '!rror' "${transactions[@]}" forceTerminateTransaction --transactionalId "held-$run"
+  check transaction-terminated "held-$run.*(CompleteAbort|Empty)" "${transactions[@]}" describe --transactional-id "held-$run"
 }
 
 topics
