@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -24,6 +25,9 @@ const batchOptimized = 0
 //
 // A request may carry a KeyFilter, and the answer then carries FilterApplied: the member
 // acquires only records that match. It belongs to this request; the session does not keep it.
+//
+// A client that has closed its side of the connection is answered, as in Kafka, and
+// acquires nothing more, since the session ends with the connection.
 func (b *Broker) shareFetch(c *call, req *kmsg.ShareFetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ShareFetchResponse)
 	refuse := func(err error) kmsg.Response {
@@ -41,7 +45,7 @@ func (b *Broker) shareFetch(c *call, req *kmsg.ShareFetchRequest) kmsg.Response 
 	if err != nil {
 		return refuse(err)
 	}
-	view, err := b.groups.Share(c.ctx, m.group)
+	view, err := b.groups.Share(context.WithoutCancel(c.ctx), m.group)
 	switch {
 	case err != nil:
 		return refuse(err)

@@ -79,8 +79,10 @@ func (a *shareAcks) begin(tp extension.TopicPartition, n int, batch func(i int) 
 	a.acks = a.acks[:0]
 }
 
-// wait waits until all that was begun is durable.
+// wait waits until all that was begun is durable, which it soon is, whether the client is
+// still there or not.
 func (a *shareAcks) wait(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
 	for i := range a.parts {
 		if p := &a.parts[i]; p.err == nil {
 			p.err = p.begun.Wait(ctx)

@@ -50,14 +50,21 @@ func (r *shareRead) acknowledge(m shareMember, req *kmsg.ShareFetchRequest) *sha
 	return acks
 }
 
-// fetch has records dealt.
+// fetch has records dealt, to a client that can acknowledge them.
 func (r *shareRead) fetch(ctx context.Context, session *shareSession, req *kmsg.ShareFetchRequest, filter *dealer.Filter) (err error) {
 	if len(r.targets) == 0 || req.IsRenewAck {
 		return nil
 	}
 	q := r.b.query(session.shareMember, req, r.targets, filter)
 	r.maxBytes = q.MaxBytes
-	r.dealt, err = r.b.dealer.Fetch(ctx, q)
+	if ctx.Err() == nil {
+		r.dealt, err = r.b.dealer.Fetch(ctx, q)
+	}
+	if ctx.Err() != nil {
+		r.giveBack()
+		r.dealt = make([]dealer.Dealt, len(r.targets))
+		return nil
+	}
 	if err == nil && !r.b.shareSessions.isOpen(session) {
 		r.giveBack()
 		return refusal(kerr.ShareSessionNotFound, "the share session of %q in group %q ended meanwhile", session.member, session.group)
