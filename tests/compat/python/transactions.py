@@ -2,8 +2,11 @@
 
 transactions.py run ADDR [NAME ...]     the scenarios, one line each: "pass NAME" or "fail NAME why"
 transactions.py open ADDR TOPIC ID      leave a transaction of one record open, and die
+transactions.py copy ADDR SOURCE SINK   copy what is left of partition 0, in transactions of 25 records; after each
+                                        it prints {"remaining": N} in the words of Kafka's TransactionalMessageCopier
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -332,8 +335,49 @@ def leave_open(addr, topic, transactional_id):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def insist(call, *args):
+    """Call until it is known how it ends, as librdkafka wants it: an error that is retriable says that it goes on."""
+    while True:
+        try:
+            return call(*args, 1)
+        except KafkaException as e:
+            if not (e.args[0].retriable() or e.args[0].code() == KafkaError._TIMED_OUT):
+                raise
+
+
+def copy(addr, source, sink):
+    # When librdkafka loses all brokers it begins anew with the first ones that it was told of, and a request that waits
+    # for the broker as it knew it before waits for ever. One broker is all of them, so it is told to stay with it.
+    settings = {"bootstrap.servers": addr, "reconnect.backoff.max.ms": 500, "metadata.recovery.strategy": "none"}
+    producer = Producer({**settings, "transactional.id": sink, "linger.ms": 0})
+    insist(producer.init_transactions)  # ends what a predecessor has left
+    consumer = Consumer({**settings, "group.id": sink, "enable.auto.commit": False})
+    partition = TopicPartition(source, 0)
+    _, end = insist(consumer.get_watermark_offsets, partition)
+    done = max(0, insist(consumer.committed, [partition])[0].offset)
+    consumer.assign([TopicPartition(source, 0, done)])
+    while done < end:
+        producer.begin_transaction()
+        taken = 0
+        while taken < min(25, end - done):
+            message = consumer.poll(1)
+            if message and not message.error():
+                producer.produce(sink, message.value(), partition=0)
+                taken += 1
+        try:
+            insist(producer.send_offsets_to_transaction, [TopicPartition(source, 0, done + taken)], consumer.consumer_group_metadata())
+            insist(producer.commit_transaction)
+            done += taken
+        except KafkaException as e:
+            if not e.args[0].txn_requires_abort():
+                raise
+            insist(producer.abort_transaction)
+            consumer.seek(TopicPartition(source, 0, done))
+        print(json.dumps({"remaining": end - done}), flush=True)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "run":
         run(sys.argv[2], sys.argv[3:])
     else:
-        leave_open(*sys.argv[2:])
+        {"open": leave_open, "copy": copy}[sys.argv[1]](*sys.argv[2:])

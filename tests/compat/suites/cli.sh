@@ -158,7 +158,7 @@ hanging_transaction() {
   fi
   check transaction-describe-open "held-$run.*Ongoing.*$topic-held-0" "${transactions[@]}" describe --transactional-id "held-$run"
   check transaction-describe-producers '^[0-9]+\s.*\s0\s*$' "${transactions[@]}" describe-producers "${held[@]}"
-  check transaction-find-hanging '^Topic' "${transactions[@]}" find-hanging --broker-id "${NODE_ID:-1}"
+  check transaction-find-hanging "!^$topic" "${transactions[@]}" find-hanging "${held[@]}" --max-transaction-timeout 0 # its coordinator knows it
   check transaction-abort '!rror' "${transactions[@]}" abort "${held[@]}" --start-offset 0
   check transaction-aborted '^[0-9]+\s.*\sNone\s*$' "${transactions[@]}" describe-producers "${held[@]}"
   check transaction-terminate '!rror' "${transactions[@]}" forceTerminateTransaction --transactionalId "held-$run"
