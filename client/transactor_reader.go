@@ -107,6 +107,9 @@ func (a *readerAcks) settle(outcome txnOutcome) {
 	}
 }
 
+// drop has the records delivered again, as far as the Reader still may.
+func (a *readerAcks) drop() { _ = a.r.Redeliver(a.records...) }
+
 // resolveDoubts has the ledgers read that know about doubted offsets. It waits a while before
 // that, since whoever else has the offsets in a transaction may take its time to end it.
 func (r *Reader) resolveDoubts() {

@@ -22,7 +22,8 @@ type Txn struct {
 
 	records []*kgo.Record // not sent yet
 	bytes   int           // of them, about
-	acks    []txnAcks
+	acks    []txnAcks     // not held yet
+	held    []txnAcks
 
 	// p is the producer, nil until something has to be sent. From then on sending ends with
 	// the time-out of the transaction.
@@ -52,6 +53,8 @@ type txnAcks interface {
 	// settle tells the owner what became of them. It follows each hold that did not fail,
 	// also if they were never staged.
 	settle(outcome txnOutcome)
+	// drop tells the owner that the unit of work has failed before anything was held.
+	drop()
 }
 
 func newTxn(ctx context.Context, t *Transactor) *Txn { return &Txn{t: t, ctx: ctx} }
@@ -200,8 +203,9 @@ func (tx *Txn) finish(err error) error {
 	if err == nil && len(tx.records)+len(tx.acks) == 0 && tx.p == nil {
 		return nil
 	}
-	if err != nil && tx.p == nil {
-		return err // nothing was sent, nothing is held
+	if err != nil && tx.p == nil { // nothing was sent, nothing is held
+		tx.drop()
+		return err
 	}
 	// From here on it goes its way, whether or not somebody waits.
 	done := make(chan error, 1)
@@ -251,7 +255,6 @@ func (tx *Txn) conclude(err error) error {
 	if err == nil {
 		err = tx.sendAll()
 	}
-	held := tx.acks
 	outcome := txnAborted
 	if tx.p != nil {
 		commit := err == nil && tx.decided.CompareAndSwap(undecided, decidedCommit)
@@ -262,9 +265,10 @@ func (tx *Txn) conclude(err error) error {
 		outcome, ended = tx.p.end(tx.t.ctx, commit)
 		err = tx.concluded(commit, outcome, err, ended)
 	}
-	for _, a := range held {
+	for _, a := range tx.held {
 		a.settle(outcome)
 	}
+	tx.drop()
 	if tx.p != nil {
 		tx.stop()
 		tx.t.idle <- tx.p
@@ -286,16 +290,21 @@ func (tx *Txn) concluded(commit bool, outcome txnOutcome, err, ended error) erro
 	return &TransactionError{TransactionalID: tx.p.name, Doing: "commit", Outcome: ErrOutcomeUnknown, Err: ended}
 }
 
-// sendAll sends the records that are kept, and the acknowledgements, at the same time. After
-// it, acks are those that are held.
-func (tx *Txn) sendAll() error {
-	acks := tx.acks
+// drop gives up the acknowledgements that are not held.
+func (tx *Txn) drop() {
+	for _, a := range tx.acks {
+		a.drop()
+	}
 	tx.acks = nil
-	for _, a := range acks {
-		if err := a.hold(); err != nil {
+}
+
+// sendAll sends the records that are kept, and the acknowledgements, at the same time.
+func (tx *Txn) sendAll() error {
+	for len(tx.acks) > 0 {
+		if err := tx.acks[0].hold(); err != nil {
 			return tx.aborted("acknowledge", err)
 		}
-		tx.acks = append(tx.acks, a)
+		tx.held, tx.acks = append(tx.held, tx.acks[0]), tx.acks[1:]
 	}
 	if err := tx.take(); err != nil {
 		return tx.aborted("begin", err)
@@ -315,7 +324,7 @@ func (tx *Txn) sendAll() error {
 	if len(tx.records) > 0 {
 		try("produce", func(ctx context.Context) error { return tx.outbox.send(ctx, tx.p, tx.records) })
 	}
-	for _, a := range acks {
+	for _, a := range tx.held {
 		try("acknowledge", func(ctx context.Context) error { return a.stage(ctx, tx.p) })
 	}
 	if group.Wait() == nil {
