@@ -23,13 +23,13 @@ func (b *Broker) openGroups(ctx context.Context) error {
 	}
 	b.groups = coordinator.Open(coordinator.Options{
 		Partitions: int32(len(offsets.partitions())),
-		Open: func(index int32) (coordinator.Partition, error) {
+		Open: func(index int32) (journal.Partition, error) {
 			p, log, err := offsets.open(index)
 			if err != nil {
-				return coordinator.Partition{}, err
+				return journal.Partition{}, err
 			}
 			view, source := b.offsetsView(p)
-			return coordinator.Partition{Log: log, View: b.store.View(view), Source: source}, nil
+			return journal.Partition{Log: log, View: b.store.View(view), Source: source}, nil
 		},
 		Written: func(index int32) bool { return offsets.partition(index).log.Load() != nil },
 		Config:  b.settings().Groups,

@@ -39,13 +39,13 @@ func (b *Broker) openTransactions(ctx context.Context) error {
 	b.transactions, err = txncoordinator.Open(ctx, txncoordinator.Options{
 		Partitions:   int32(len(states.partitions())),
 		PartitionFor: coordinator.PartitionFor,
-		Open: func(index int32) (txncoordinator.Partition, error) {
+		Open: func(index int32) (journal.Partition, error) {
 			p, log, err := states.open(index)
 			if err != nil {
-				return txncoordinator.Partition{}, err
+				return journal.Partition{}, err
 			}
 			view, source := transactionsView(p)
-			return txncoordinator.Partition{Log: log, View: b.store.View(view), Source: source}, nil
+			return journal.Partition{Log: log, View: b.store.View(view), Source: source}, nil
 		},
 		Written:       func(index int32) bool { return states.partition(index).log.Load() != nil },
 		NewProducerID: b.producerIDs.next,

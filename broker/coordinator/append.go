@@ -79,7 +79,7 @@ func (s *shard) appendBatch(records []group.Record, nowMs int64) error {
 	}
 	w.last, w.applied = receipt, receipt.Next
 	for i := range records {
-		w.view.note(records[i].Key, records[i].Value)
+		w.view.unseen.Note(records[i].Key, records[i].Value)
 	}
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/broker/share"
-	"github.com/lacunamq/lacuna/statestore"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 )
@@ -23,7 +22,7 @@ type Options struct {
 	Partitions int32
 	// Open opens one of them for reading and appending. It is called when the partition is
 	// needed, and again after a failure.
-	Open func(partition int32) (Partition, error)
+	Open func(partition int32) (journal.Partition, error)
 	// Written tells whether a partition may hold records. One that does not is not opened
 	// before the first append. nil: any may.
 	Written func(partition int32) bool
@@ -32,14 +31,6 @@ type Options struct {
 	// NewID makes the unique part of a member id. nil: a random UUID.
 	NewID  func() string
 	Logger *zap.Logger // nil: nothing is logged
-}
-
-// Partition is a partition of __consumer_offsets with the view that is made of it.
-type Partition struct {
-	Log  journal.Log
-	View *statestore.View
-	// Source names the log, so that one made anew has another name.
-	Source string
 }
 
 // ErrStopped is what requests are refused with once the coordinator stops.

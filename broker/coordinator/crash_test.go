@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/statestore"
 	"github.com/stretchr/testify/require"
@@ -74,8 +75,8 @@ func startNode(t *testing.T, fs *vfs.MemFS, unclean bool) *node {
 		CleanUpTo: func() int64 { at, _ := view.Durable("offsets-0"); return at },
 	})
 	require.NoError(t, err)
-	n.c = Open(Options{Partitions: 1, Open: func(int32) (Partition, error) {
-		return Partition{Log: n.log, View: view, Source: "offsets-0"}, nil
+	n.c = Open(Options{Partitions: 1, Open: func(int32) (journal.Partition, error) {
+		return journal.Partition{Log: n.log, View: view, Source: "offsets-0"}, nil
 	}})
 	return n
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/lacunamq/lacuna/broker/group"
+	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -85,7 +86,7 @@ func TestCommitsThatComeTogetherAreWrittenTogether(t *testing.T) {
 		// The shard's owner is busy opening its partition while the commits come.
 		opens = make(chan struct{})
 		inner := r.c.opts.Open
-		r.c.opts.Open = func(p int32) (Partition, error) {
+		r.c.opts.Open = func(p int32) (journal.Partition, error) {
 			<-opens
 			return inner(p)
 		}
@@ -160,7 +161,7 @@ func TestRefusedAppend(t *testing.T) {
 		require.NoError(t, r.commit("g", 1))
 		full := &fullLog{Log: r.logs[PartitionFor("g", rigPartitions)]}
 		inner := r.c.opts.Open
-		r.c.opts.Open = func(p int32) (Partition, error) {
+		r.c.opts.Open = func(p int32) (journal.Partition, error) {
 			part, err := inner(p)
 			part.Log = full
 			return part, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lacunamq/lacuna/broker/group"
+	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -86,7 +87,7 @@ func TestGivenUpRequestIsNotCarriedOut(t *testing.T) {
 	opening, open := make(chan struct{}), make(chan struct{})
 	r := newRig(t, func(o *Options) { o.Written = func(int32) bool { return true } })
 	inner := r.c.opts.Open
-	r.c.opts.Open = func(p int32) (Partition, error) {
+	r.c.opts.Open = func(p int32) (journal.Partition, error) {
 		close(opening)
 		<-open
 		return inner(p)

@@ -18,8 +18,7 @@ type viewState struct {
 	state  *group.State
 	config group.Config
 	log    *zap.Logger
-	// dirty holds the last value, nil for none, of the keys that the view lags behind in.
-	dirty map[string][]byte
+	unseen journal.Mirror // by the view
 	// foreign are keys that mean nothing to this package, malformed their records that
 	// should.
 	foreign, malformed int
@@ -28,7 +27,7 @@ type viewState struct {
 // Reset is part of journal.State.
 func (v *viewState) Reset() {
 	v.state = group.NewState(v.config)
-	v.dirty = make(map[string][]byte)
+	v.unseen = make(journal.Mirror)
 	v.foreign, v.malformed = 0, 0
 }
 
@@ -49,21 +48,18 @@ func (v *viewState) Apply(_ int64, r journal.Record) error {
 	}
 	v.apply(r)
 	if r.Transaction == nil {
-		v.note(r.Key, bytes.Clone(r.Value))
+		v.unseen.Note(r.Key, bytes.Clone(r.Value))
 	}
-	v.state.ViewChanges(v.note)
+	v.state.ViewChanges(v.unseen.Note)
 	return nil
 }
 
 // End is part of journal.Transactional.
 func (v *viewState) End(_ int64, t journal.Transaction, commit bool) error {
 	v.state.EndTransaction(t.ProducerID, commit)
-	v.state.ViewChanges(v.note)
+	v.state.ViewChanges(v.unseen.Note)
 	return nil
 }
-
-// note remembers what the view is to hold; the value is kept.
-func (v *viewState) note(key, value []byte) { v.dirty[string(key)] = value }
 
 // apply goes on without a record that can't be read: one bad record, which a client may
 // have produced, must not take down a partition's groups.
@@ -91,7 +87,7 @@ func (v *viewState) ignore(err error) {
 // before it, so that records are read again.
 func (v *viewState) Lost(e *journal.CorruptError) error {
 	dropped := v.state.DropPending()
-	v.state.ViewChanges(v.note)
+	v.state.ViewChanges(v.unseen.Note)
 	v.log.Error("committed offsets and groups of a damaged batch are lost; "+
 		"groups go on from what they had committed before",
 		zap.Error(e), zap.Int("offsets of transactions before it, whose end may be lost", dropped))
@@ -100,14 +96,7 @@ func (v *viewState) Lost(e *journal.CorruptError) error {
 
 // Checkpoint is part of journal.State.
 func (v *viewState) Checkpoint(w journal.Writer) error {
-	for key, value := range v.dirty {
-		if value == nil {
-			w.Delete([]byte(key))
-		} else {
-			w.Set([]byte(key), value)
-		}
-	}
-	clear(v.dirty)
+	v.unseen.Checkpoint(w)
 	return nil
 }
 

@@ -182,7 +182,7 @@ func TestCloseTellsThoseWhoWait(t *testing.T) {
 func TestOpenFails(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Written = func(int32) bool { return true } })
 	inner := r.c.opts.Open
-	r.c.opts.Open = func(int32) (Partition, error) { return Partition{}, errDisk }
+	r.c.opts.Open = func(int32) (journal.Partition, error) { return journal.Partition{}, errDisk }
 	require.ErrorIs(t, r.commit("g", 1), kerr.NotCoordinator)
 	require.Error(t, r.c.Load(context.Background()))
 	r.c.opts.Open = inner
@@ -283,7 +283,7 @@ func TestDamagedBatch(t *testing.T) {
 	require.NoError(t, r.commit("g2", 3))
 	inner := r.c.opts.Open
 	opts := r.c.opts
-	opts.Open = func(p int32) (Partition, error) {
+	opts.Open = func(p int32) (journal.Partition, error) {
 		part, err := inner(p)
 		part.View, part.Log = r.db.View("another"), damagedLog{part.Log, 1}
 		return part, err

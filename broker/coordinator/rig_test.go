@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/lacunamq/lacuna/broker/group"
+	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/statestore"
 	"github.com/stretchr/testify/require"
@@ -84,7 +85,7 @@ func (r *rig) written(partition int32) bool {
 	return err == nil
 }
 
-func (r *rig) open(partition int32) (Partition, error) {
+func (r *rig) open(partition int32) (journal.Partition, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.opened[partition]++
@@ -97,12 +98,12 @@ func (r *rig) open(partition int32) (Partition, error) {
 			FS: errorfs.Wrap(r.mem, r.syncs), Dir: r.dir(partition), Name: r.dir(partition), Fsync: true, Config: config,
 		})
 		if err != nil {
-			return Partition{}, err
+			return journal.Partition{}, err
 		}
 		r.logs[partition] = log
 	}
 	name := r.dir(partition)
-	return Partition{Log: log, View: r.db.View(name), Source: fmt.Sprintf("%s/%d", name, r.topic)}, nil
+	return journal.Partition{Log: log, View: r.db.View(name), Source: fmt.Sprintf("%s/%d", name, r.topic)}, nil
 }
 
 // syncGate decides about fsyncs of log segments.

@@ -123,4 +123,4 @@ func (t *turn) refused(err error) *kerr.Error {
 }
 
 // followTransactions notes for the view what transactions have changed.
-func (s *shard) followTransactions() { s.owner.state.ViewChanges(s.owner.view.note) }
+func (s *shard) followTransactions() { s.owner.state.ViewChanges(s.owner.view.unseen.Note) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/lacunamq/lacuna/broker/group"
+	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/lacunamq/lacuna/statestore"
 	"github.com/stretchr/testify/require"
@@ -85,8 +86,8 @@ func (n *node) requireLogAgrees(t *testing.T, clients []*client) {
 	db, err := statestore.Open(vfs.NewMem(), "state", statestore.Options{})
 	require.NoError(t, err)
 	defer db.Close()
-	alone := Open(Options{Partitions: 1, Open: func(int32) (Partition, error) {
-		return Partition{Log: n.log, View: db.View("offsets-0"), Source: "offsets-0"}, nil
+	alone := Open(Options{Partitions: 1, Open: func(int32) (journal.Partition, error) {
+		return journal.Partition{Log: n.log, View: db.View("offsets-0"), Source: "offsets-0"}, nil
 	}})
 	for _, c := range clients {
 		require.Equal(t, c.found(t, alone), c.found(t, n.c), c.group)

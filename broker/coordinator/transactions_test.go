@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lacunamq/lacuna/broker/group"
+	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -243,7 +244,7 @@ func TestTransactionsOnAFullDisk(t *testing.T) {
 	full := &fullLog{}
 	r := newRig(t, func(o *Options) {
 		inner := o.Open
-		o.Open = func(p int32) (Partition, error) {
+		o.Open = func(p int32) (journal.Partition, error) {
 			part, err := inner(p)
 			full.Log = part.Log
 			part.Log = full

@@ -10,7 +10,6 @@ import (
 
 	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/broker/transaction"
-	"github.com/lacunamq/lacuna/statestore"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -24,7 +23,7 @@ type Options struct {
 	PartitionFor func(id string, n int32) int32
 	// Open opens a partition for reading and appending. It is called when the partition is
 	// needed, and again after a failure.
-	Open func(partition int32) (Partition, error)
+	Open func(partition int32) (journal.Partition, error)
 	// Written tells whether a partition may hold records.
 	Written func(partition int32) bool
 	// NewProducerID gives a producer id that nobody has had.
@@ -33,14 +32,6 @@ type Options struct {
 	Config        transaction.Config
 	Now           func() time.Time // nil: time.Now
 	Logger        *zap.Logger      // nil: nothing is logged
-}
-
-// Partition is a partition of __transaction_state with the view that is made of it.
-type Partition struct {
-	Log  journal.Log
-	View *statestore.View
-	// Source names the log, so that one made anew has another name.
-	Source string
 }
 
 // ErrStopped is what requests are refused with once the coordinator stops.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/lacunamq/lacuna/broker/journal"
 	"github.com/lacunamq/lacuna/broker/transaction"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/protocol"
@@ -83,7 +84,7 @@ func (r *rig) written(partition int32) bool {
 	return err == nil
 }
 
-func (r *rig) open(partition int32) (Partition, error) {
+func (r *rig) open(partition int32) (journal.Partition, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	name := r.dir(partition)
@@ -94,11 +95,11 @@ func (r *rig) open(partition int32) (Partition, error) {
 		var err error
 		log, err = commitlog.Open(commitlog.Options{FS: r.mem, Dir: name, Name: name, Fsync: true, Config: config})
 		if err != nil {
-			return Partition{}, err
+			return journal.Partition{}, err
 		}
 		r.logs[partition] = log
 	}
-	return Partition{Log: log, View: r.db.View(name), Source: name}, nil
+	return journal.Partition{Log: log, View: r.db.View(name), Source: name}, nil
 }
 
 // init gives an id its producer.

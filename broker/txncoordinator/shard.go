@@ -154,7 +154,7 @@ func (s *shard) appendLocked(l *loaded) (journal.Receipt, error) {
 			return journal.Receipt{}, s.gone(err)
 		}
 		for _, r := range l.out.Records {
-			l.view.note(r.Key, r.Value)
+			l.view.unseen.Note(r.Key, r.Value)
 		}
 		l.last, l.applied = receipt, receipt.Next
 		if at, ok := l.view.state.NextDeadline(); ok {

@@ -14,14 +14,13 @@ type viewState struct {
 	state  *transaction.State
 	config transaction.Config
 	log    *zap.Logger
-	// dirty holds the last value, nil for none, of the keys that the view lags behind in.
-	dirty map[string][]byte
+	unseen journal.Mirror // by the view
 }
 
 // Reset is part of journal.State.
 func (v *viewState) Reset() {
 	v.state = transaction.NewState(v.config)
-	v.dirty = make(map[string][]byte)
+	v.unseen = make(journal.Mirror)
 }
 
 // Load is part of journal.State.
@@ -33,7 +32,7 @@ func (v *viewState) Load(key, value []byte) error {
 // Apply is part of journal.State.
 func (v *viewState) Apply(_ int64, r journal.Record) error {
 	v.apply(r.Key, r.Value)
-	v.note(r.Key, bytes.Clone(r.Value))
+	v.unseen.Note(r.Key, bytes.Clone(r.Value))
 	return nil
 }
 
@@ -43,9 +42,6 @@ func (v *viewState) apply(key, value []byte) {
 		v.log.Error("a record of __transaction_state cannot be read and is ignored", zap.Error(err))
 	}
 }
-
-// note remembers what the view is to hold; the value is kept.
-func (v *viewState) note(key, value []byte) { v.dirty[string(key)] = value }
 
 // Lost is part of journal.Tolerant: what a damaged batch held falls back to what was
 // before it.
@@ -57,13 +53,6 @@ func (v *viewState) Lost(e *journal.CorruptError) error {
 
 // Checkpoint is part of journal.State.
 func (v *viewState) Checkpoint(w journal.Writer) error {
-	for key, value := range v.dirty {
-		if value == nil {
-			w.Delete([]byte(key))
-		} else {
-			w.Set([]byte(key), value)
-		}
-	}
-	clear(v.dirty)
+	v.unseen.Checkpoint(w)
 	return nil
 }
