@@ -23,6 +23,13 @@ func leavePebbles(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
+	if job := os.Getenv(eosJobVariable); job != "" { // a process of workers that a test has started
+		if err := runEOSWorkers(job); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(leftBehind...); err != nil {
