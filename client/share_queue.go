@@ -272,10 +272,12 @@ func (q *shareQueue) answered(d *delivery, taken bool, fetch *shareFetch) {
 	if l == nil || l.breach == nil {
 		l = nil
 	}
+	// One that was delivered before may have been archived, which releases nothing with it.
+	released := taken && d.record.DeliveryCount < fewestDeliveries
 	for _, follower := range d.followers {
 		switch {
 		case follower.state == deliveryOver:
-		case taken || l == nil:
+		case released || l == nil:
 			follower.over()
 		default:
 			l.breach.release(follower)
@@ -301,6 +303,9 @@ func (q *shareQueue) fetched(fetch *shareFetch) {
 		}
 	}
 }
+
+// fewestDeliveries is the lowest share.delivery.count.limit that brokers admit.
+const fewestDeliveries = 2
 
 // mend ends a breach of which nothing stale can come any more.
 func (q *shareQueue) mend(l *lane) {
