@@ -20,6 +20,10 @@
 //     balancer splits the key slots of partitions between members when there are more
 //     members than partitions ([SplitBalancer]), and reads what it is assigned with Readers.
 //
+//   - Exactly once, out of order. A [Transactor] runs units of work, of Workers and Readers,
+//     as transactions: what a unit produces and what it acknowledges become visible together
+//     or not at all.
+//
 // [Admin] looks at ledgers and changes them: it describes them, lists their gaps, commits
 // and reopens single offsets, and resets a group.
 //
@@ -61,6 +65,10 @@
 // (share.delivery.mode), a record is handled only after those of its key before it, also
 // after a failure.
 //
+// In a transaction a record is acknowledged when that commits. Until the outcome is known it
+// is with nobody: its lock does not run out, and no Reader of this process delivers it. If the
+// transaction is aborted, also because its process is gone, it is delivered again.
+//
 // # Connections
 //
 // Brokers, TLS, SASL, dialers and loggers are kgo's, given with [KafkaOpts]. Every Reader
@@ -68,12 +76,12 @@
 // connection, and a long poll of one Reader would make the others wait. A Worker has two, one
 // to fetch and one for all else; a GroupReader has one to be a member, and one for each
 // different range of slots that it holds, or for the partitions that it began to read whole in
-// the same generation.
+// the same generation. A Transactor has one for each transaction that it may have on its way.
 //
 // # Errors
 //
-// Errors carry what they are about: [FeatureError], [PartitionError], [GroupError]; they
-// unwrap to Kafka's errors (package kerr) or to the sentinels of this package. Network
+// Errors carry what they are about: [FeatureError], [PartitionError], [GroupError],
+// [TransactionError]; they unwrap to Kafka's errors (package kerr) or to the sentinels of this package. Network
 // failures are not errors of a Reader: it retries until the context of the call ends, and
 // then says what it was waiting for.
 package client

@@ -51,7 +51,8 @@ type delivery struct {
 	inTxn    deliveryTxn
 	// returned tells that its handler has returned before its transaction ended.
 	returned bool
-	// orphaned tells that its session has ended since it is in a transaction.
+	// orphaned tells that its lock has run out, or its session has ended, since it is in a
+	// transaction. That matters only if the broker has not taken its acknowledgement.
 	orphaned bool
 	// cancel ends the context of its handler. It is set while state is running, and is
 	// the Worker's: the state here only hands it back.
@@ -77,9 +78,8 @@ func (d *delivery) over() {
 	}
 }
 
-// unfinished tells that its acquisition lock is still needed for a handler. What is pending in
-// a transaction has none.
-func (d *delivery) unfinished() bool { return d.state <= deliveryRunning && d.inTxn == txnNone }
+// unfinished tells that its acquisition lock is still needed for a handler.
+func (d *delivery) unfinished() bool { return d.state <= deliveryRunning && !d.orphaned }
 
 // lease is a set of records whose acquisition locks end at one time.
 type lease struct {

@@ -168,14 +168,17 @@ func (s *shareSession) acknowledge(now time.Time) *shareAck {
 	return a
 }
 
-// stillUnfinished leaves out, in place, the renewals of what was finished since.
+// stillUnfinished leaves out, in place, the renewals of what was finished since, or is in a
+// transaction.
 func stillUnfinished(parts []ackPart) []ackPart {
 	kept := parts[:0]
 	for _, p := range parts {
 		items := p.items[:0]
 		for _, item := range p.items {
-			if item.delivery.unfinished() {
+			if item.delivery.unfinished() && item.delivery.inTxn == txnNone {
 				items = append(items, item)
+			} else {
+				item.delivery.renewing = false
 			}
 		}
 		if p.items = items; len(items) > 0 {
@@ -230,8 +233,10 @@ func (s *shareSession) renewDue(now time.Time) {
 		l.renewAt = time.Time{}
 		l.prune()
 		for _, d := range l.held {
-			d.renewing = true
-			s.renewals.addDelivery(d, ackRenew)
+			if d.inTxn == txnNone {
+				d.renewing = true
+				s.renewals.addDelivery(d, ackRenew)
+			}
 		}
 	}
 }

@@ -264,7 +264,11 @@ func (s *shareState) expire(ss *shareSession, now time.Time) (e shareEvents) {
 		}
 		over = true
 		for _, d := range l.held {
-			if d.unfinished() && !d.renewing {
+			switch {
+			case !d.unfinished() || d.renewing:
+			case d.inTxn != txnNone:
+				d.orphaned = true
+			default:
 				e.lost = s.queue.drop(d, ss.fetching, ErrLockLost, e.lost)
 			}
 		}
@@ -315,7 +319,7 @@ func (s *shareState) abandon(err error) (e shareEvents) {
 	for _, ss := range s.sessions {
 		for _, l := range ss.leases {
 			for _, d := range l.held {
-				if d.unfinished() {
+				if d.unfinished() && d.inTxn == txnNone {
 					e.lost = append(e.lost, s.queue.end(d, err))
 				}
 			}

@@ -22,6 +22,7 @@ type shareWorld struct {
 	at    sharePartition
 
 	// The broker.
+	limit    int  // of deliveries
 	byRun    bool // it takes what it can of a partition, as Lacuna does
 	open     bool
 	epoch    int32
@@ -40,18 +41,21 @@ type shareWorld struct {
 	ackErrs   map[sharePartition]error
 	ackErr    error
 	running   []*delivery
-	decided   map[int64]*delivery // handled to an end, and the broker has not refused that
+	worldTxns
+	decided map[int64]*delivery // handled to an end, and the broker has not refused that
 }
 
 const worldLock = 30 * time.Second
 
 func newShareWorld(t *rapid.T, ordered bool) *shareWorld {
-	w := &shareWorld{t: t, now: time.UnixMilli(0), at: sharePartition{topicID{1}, 0}, decided: make(map[int64]*delivery), acquired: make(map[int64]time.Time)}
+	w := &shareWorld{t: t, now: time.UnixMilli(0), at: sharePartition{topicID{1}, 0}, decided: make(map[int64]*delivery), acquired: make(map[int64]time.Time),
+		worldTxns: worldTxns{pending: make(map[int64]bool)}}
 	concurrency := rapid.IntRange(1, 5).Draw(t, "concurrency")
 	w.state = newShareState(concurrency, concurrency+rapid.IntRange(0, 10).Draw(t, "ahead"))
 	if ordered {
 		w.state.order = orderByBroker
 	}
+	w.limit = rapid.SampledFrom([]int{2, 3, 1000}).Draw(t, "delivery count limit")
 	w.byRun = rapid.Bool().Draw(t, "the broker takes single runs")
 	w.ss = newShareSession(0, true)
 	w.ss.wanted[w.at] = struct{}{}
@@ -63,12 +67,18 @@ func newShareWorld(t *rapid.T, ordered bool) *shareWorld {
 	return w
 }
 
-// release makes an offset available, and the later ones of its key with it.
+// release makes an offset available, and the later ones of its key with it, unless it was
+// delivered too often.
 func (w *shareWorld) release(offset int64) {
 	delete(w.acquired, offset)
+	if w.counts[offset] >= w.limit {
+		w.done[offset] = true
+		return
+	}
 	for o := range w.acquired {
 		if w.state.order == orderByBroker && o > offset && w.keys[o] == w.keys[offset] {
 			delete(w.acquired, o)
+			w.counts[o]--
 		}
 	}
 }
@@ -84,6 +94,7 @@ func (w *shareWorld) expire() {
 func (w *shareWorld) disconnect() {
 	w.open = false
 	clear(w.acquired)
+	w.orphanPending()
 }
 
 // enter is the broker's check of an epoch.
@@ -146,7 +157,7 @@ func (w *shareWorld) apply(parts []ackPart) map[sharePartition]error {
 func (w *shareWorld) take(most int) (got []*delivery) {
 	w.expire()
 	for o := range w.keys {
-		if _, held := w.acquired[int64(o)]; held || w.done[o] || len(got) == most {
+		if _, held := w.acquired[int64(o)]; held || w.done[o] || len(got) == most || w.inTransaction(int64(o)) {
 			continue
 		}
 		w.counts[o]++
@@ -207,6 +218,7 @@ func (w *shareWorld) steps(calm bool) map[string]func() {
 	}
 	w.ackSteps(steps, none)
 	w.handlerSteps(steps)
+	w.txnSteps(steps, calm)
 	steps["time passes"] = func() {
 		w.now = w.now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 1, 2, 20}).Draw(w.t, "seconds")) * time.Second)
 		w.tell(w.state.expire(w.ss, w.now))
@@ -279,7 +291,7 @@ func (w *shareWorld) handlerSteps(steps map[string]func()) {
 				}
 			}
 			for _, other := range w.running {
-				if other != d && other.state == deliveryRunning && w.keys[other.offset()] == w.keys[d.offset()] {
+				if other != d && other.state == deliveryRunning && !other.orphaned && w.keys[other.offset()] == w.keys[d.offset()] {
 					w.t.Fatalf("offsets %d and %d of the same key are handled at a time", d.offset(), other.offset())
 				}
 			}
@@ -341,13 +353,13 @@ func checkShareState(t *rapid.T) {
 			break
 		}
 		for _, name := range []string{"fetch", "fetch arrives", "fetch finds", "fetch is answered", "acknowledge", "acknowledgement arrives",
-			"acknowledgement is answered", "handle", "handler returns"} {
+			"acknowledgement is answered", "handle", "handler returns", "stage arrives", "transaction ends", "its end is heard"} {
 			if do := w.steps(true)[name]; do != nil {
 				do()
 			}
 		}
 		w.check()
-		w.now = w.now.Add(time.Second)
+		w.now = w.now.Add(5 * time.Millisecond) // no lock has to run out for that
 		w.tell(w.state.expire(w.ss, w.now))
 	}
 	require.NotContains(t, w.done, false, "a record is never done")

@@ -1,6 +1,9 @@
 package client
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // deliveryTxn is how far a delivery is in a transaction that acknowledges it.
 type deliveryTxn int8
@@ -39,17 +42,28 @@ func (s *shareState) settleTxn(d *delivery, outcome deliveryTxn, now time.Time) 
 	case d.state != deliveryRunning: // it came again meanwhile
 	case d.returned:
 		s.endTxn(d, &e)
-	case outcome == txnNone && d.session.canRenew:
-		// Nobody has looked after its lock since it was held.
-		ss := d.session
-		ss.leases = append(ss.leases, &lease{deadline: now.Add(renewAfterTxn), renewAt: now, held: []*delivery{d}})
+	case outcome == txnNone:
+		d.session.renewAgain(d, now)
 	}
 	return e
 }
 
-// renewAfterTxn is how long a renewal may take of a lock whose deadline is not known: at
-// least that of the shortest lock.
-const renewAfterTxn = time.Second
+// renewAgain has a lock renewed that was not while its record was in a transaction, if it
+// should have been.
+func (s *shareSession) renewAgain(d *delivery, now time.Time) {
+	if !s.canRenew || d.renewing {
+		return
+	}
+	for _, l := range s.leases {
+		i := slices.Index(l.held, d)
+		if i < 0 || !l.renewAt.IsZero() {
+			continue
+		}
+		l.held = slices.Delete(l.held, i, i+1)
+		s.leases = append(s.leases, &lease{deadline: l.deadline, renewAt: now, held: []*delivery{d}})
+		return
+	}
+}
 
 // finishInTxn takes in that a handler has returned whose record is, or was, in a transaction.
 func (s *shareState) finishInTxn(d *delivery) (e shareEvents) {

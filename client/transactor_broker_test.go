@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,4 +134,55 @@ func TestTransactionOfAWorker(t *testing.T) {
 	require.Len(t, s.committed(20), 20)
 	require.EqualValues(t, 20, s.ledger().Stable)
 	require.Empty(t, done.bad)
+}
+
+// Records of workers that fence each other's transactions, in every mode, are done once, and
+// their outputs are there once and in order per key.
+func TestWorkersInTransactions(t *testing.T) {
+	for _, mode := range []string{"round-robin", "key-ordered", "key-range"} {
+		t.Run(mode, func(t *testing.T) {
+			const records = 200
+			s := newServer(t)
+			s.produceKeyed(records)
+			s.shareFromEarliest()
+			s.configure("share.delivery.mode", mode)
+			s.configure("share.delivery.count.limit", "10")
+			done := newShareLedger(mode != "round-robin")
+			var tries atomic.Int64
+			handle := func(_ context.Context, tx *client.Txn, r *client.ShareRecord) error {
+				if err := tx.Produce(&kgo.Record{Topic: "out", Key: r.Key, Value: fmt.Append(nil, r.Offset)}); err != nil {
+					return err
+				}
+				switch tries.Add(1) % 10 {
+				case 3:
+					return errors.New("not now")
+				case 7: // another one of the name aborts what is on its way
+					tr, err := client.OpenTransactor(t.Context(), client.SeedBrokers(s.addr()), client.TransactionalID("txn"), client.TransactionsAtATime(2))
+					require.NoError(t, err)
+					require.NoError(t, tr.Close(t.Context()))
+				}
+				return nil
+			}
+			tr := s.transact(client.TransactionsAtATime(2))
+			for range 2 {
+				s.work(tr.Handler(handle), done.hooks(), client.Concurrency(4), client.RetryBackoff(func(int) time.Duration { return time.Millisecond }))
+			}
+			require.Eventually(t, func() bool { return done.done() == records }, time.Minute, time.Millisecond)
+			require.Empty(t, done.bad)
+			require.EqualValues(t, records, s.ledger().Stable)
+			seen := make(map[string]bool)
+			last := make(map[int]int)
+			for _, value := range s.committed(records) {
+				require.False(t, seen[value], "offset %s came out twice", value)
+				seen[value] = true
+				offset, err := strconv.Atoi(value)
+				require.NoError(t, err)
+				key := offset % distinctKeys
+				if before, ok := last[key]; ok && mode != "round-robin" {
+					require.Less(t, before, offset, "outputs of a key are out of order")
+				}
+				last[key] = offset
+			}
+		})
+	}
 }

@@ -262,7 +262,9 @@ func (r *Reader) refreshLedgers(ctx context.Context, all, openToo bool) error {
 			doubted = p.takeDoubted()
 		}
 		p.endRefresh(views[p.tp], openToo)
-		r.reopenLocked(p, doubted)
+		if len(doubted) > 0 {
+			r.reopenLocked(p, doubted)
+		}
 		p.stale = p.stale || err != nil
 	}
 	return err
