@@ -52,6 +52,15 @@ waits for: earlier records of its key, a backoff, a transaction, a dead letter.`
 				return c.reach(err)
 			}
 			e := explain(&ledgers[0], page.Gaps, offset)
+			if e.State == "open" {
+				pending, err := c.pending(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				if pending[ledgers[0].TopicPartition] {
+					e.Why += "; an open transaction has acknowledged records of the partition, maybe this one: see lacuna transactions list"
+				}
+			}
 			if e.State == "open" && c.isShareGroup(cmd.Context(), args[0]) {
 				e.Why = strings.TrimSuffix(e.Why, "; "+readerDelivers) + "; " + adminHint
 			}

@@ -52,8 +52,12 @@ group the bar reaches up to the last acquired record, and those are marked and l
 					return err
 				}
 			}
+			pending, err := c.pending(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
 			for i := range ledgers {
-				d := drawing{ledger: &ledgers[i], limit: limit, shades: style, width: c.drawWidth(width)}
+				d := drawing{ledger: &ledgers[i], limit: limit, shades: style, width: c.drawWidth(width), pending: pending[ledgers[i].TopicPartition]}
 				if status != nil {
 					d.dealt = partitionStatus(status, ledgers[i].Topic, ledgers[i].Partition)
 				}
@@ -103,6 +107,8 @@ type drawing struct {
 	shades shades
 	width  int
 	dealt  *broker.SharePartitionStatus // nil: it is not known what is acquired
+	// pending tells that an open transaction has acknowledged records.
+	pending bool
 
 	bar  *gapBar
 	gaps []client.Run // the first ones
@@ -180,6 +186,9 @@ func (d *drawing) text() string {
 	if d.dealt != nil {
 		fmt.Fprintf(&b, "  acquired           %15s   and %s delayed, %s pending, %s waiting for dead letters\n", humanize.Comma(int64(d.dealt.Acquired)),
 			humanize.Comma(int64(d.dealt.Delayed)), humanize.Comma(int64(d.dealt.Pending)), humanize.Comma(int64(d.dealt.DeadLetters)))
+	}
+	if d.pending {
+		fmt.Fprintf(&b, "  pending            %15s   an open transaction has acknowledged records; see lacuna transactions list\n", "")
 	}
 	d.list(&b)
 	d.listHeld(&b)
@@ -264,8 +273,10 @@ func (d *drawing) list(b *strings.Builder) {
 // drawnLedger is what --output json says of a ledger and its gaps.
 type drawnLedger struct {
 	describedLedger
-	Window []gapJSON                    `json:"window"`
-	Dealt  *broker.SharePartitionStatus `json:"dealt,omitempty"`
+	Window []gapJSON `json:"window"`
+	// Pending: an open transaction has acknowledged records.
+	Pending bool                         `json:"pending,omitempty"`
+	Dealt   *broker.SharePartitionStatus `json:"dealt,omitempty"`
 }
 
 type gapJSON struct {
@@ -274,7 +285,7 @@ type gapJSON struct {
 }
 
 func (d *drawing) json() drawnLedger {
-	out := drawnLedger{describedLedger: describeLedger(d.ledger), Window: []gapJSON{}, Dealt: d.dealt}
+	out := drawnLedger{describedLedger: describeLedger(d.ledger), Window: []gapJSON{}, Dealt: d.dealt, Pending: d.pending}
 	for _, gap := range d.gaps {
 		out.Window = append(out.Window, gapJSON{First: gap.Start, Last: gap.End - 1})
 	}

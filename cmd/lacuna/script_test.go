@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
-		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"acquire": acquire},
+		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"acquire": acquire, "open-transaction": openTransaction},
 		UpdateScripts: os.Getenv("UPDATE") != "",
 		Setup: func(env *testscript.Env) error {
 			b, err := broker.Start(context.Background(), broker.Config{

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/lacunamq/lacuna/protocol"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// openTransaction ID GROUP TOPIC OFFSET leaves a transaction open that has written a record
+// to partition 0 of the topic, and acknowledged one of it for a group.
+func openTransaction(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: open-transaction ID GROUP TOPIC OFFSET")
+	}
+	offset, err := strconv.ParseInt(args[3], 10, 64)
+	ts.Check(err)
+	ctx := context.Background()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(ts.Getenv("LACUNA_BOOTSTRAP")), kgo.TransactionalID(args[0]), kgo.DefaultProduceTopic(args[2]),
+		kgo.TransactionTimeout(60e9))
+	ts.Check(err)
+	ts.Defer(cl.Close)
+	ts.Check(cl.BeginTransaction())
+	ts.Check(cl.ProduceSync(ctx, kgo.StringRecord("unheard")).FirstErr())
+	id, epoch, err := cl.ProducerID(ctx)
+	ts.Check(err)
+
+	req := kmsg.NewPtrTxnOffsetCommitRequest()
+	req.TransactionalID, req.Group, req.ProducerID, req.ProducerEpoch = args[0], args[1], id, epoch
+	metadata := kmsg.NewPtrMetadataRequest()
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = &args[2]
+	metadata.Topics = append(metadata.Topics, topic)
+	found, err := metadata.RequestWith(ctx, cl)
+	ts.Check(err)
+	t := kmsg.NewTxnOffsetCommitRequestTopic()
+	t.Topic, t.TopicID = args[2], found.Topics[0].TopicID
+	p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	p.Offset = -1
+	individual := protocol.IndividualOffsets{Commit: []protocol.Run{{Start: offset, End: offset + 1}}, Origin: protocol.NoOrigin}
+	p.UnknownTags.Set(protocol.ExtensionTag, individual.AppendTo(nil))
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, cl)
+	ts.Check(err)
+	ts.Check(kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode))
+}
