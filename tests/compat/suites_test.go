@@ -24,16 +24,14 @@ type suite struct {
 	env []string
 	// slow suites run only with LACUNA_COMPAT=all.
 	slow bool
-	// waits is for a suite that waits most of the time: those run side by side.
-	waits bool
 }
 
 var suites = []suite{
+	{name: "sarama", broker: options{advertise: "127.0.0.1:29091"}},
 	{name: "cli", env: []string{"ACLS=" + acls(), "NODE_ID=1"}},
 	{name: "kgo"},
 	{name: "kafka-python", broker: options{settings: map[string]string{"node.id": "0"}}},
-	{name: "sarama", broker: options{advertise: "127.0.0.1:29091"}, waits: true},
-	{name: "confluent-python", waits: true},
+	{name: "confluent-python"},
 	{name: "librdkafka", broker: options{acceptReplication: true}, slow: true},
 }
 
@@ -45,7 +43,8 @@ func acls() string {
 	return "false"
 }
 
-// TestSuites runs other people's tests. Each that is expected to pass is a subtest. With
+// TestSuites runs other people's tests, as many suites at a time as there are processors:
+// they wait more than they work. Each test that is expected to pass is a subtest. With
 // LACUNA_COMPAT=all the others run too, and one that passes is told of.
 func TestSuites(t *testing.T) {
 	t.Parallel()
@@ -55,9 +54,7 @@ func TestSuites(t *testing.T) {
 			if s.slow && !all {
 				t.Skip("slow: runs with LACUNA_COMPAT=all")
 			}
-			if s.waits {
-				t.Parallel()
-			}
+			t.Parallel()
 			list, err := filepath.Abs(filepath.Join("expected", s.name+".txt"))
 			require.NoError(t, err)
 			expected := readNames(t, list)
