@@ -125,7 +125,7 @@ func (c *txnCrash) run() int64 {
 		require.NoError(c.t, err)
 	}
 	c.stop(b)
-	b, conn = c.start(errorfs.Wrap(c.mem, errorfs.InjectorFunc(c.beforeOp)))
+	_, conn = c.start(errorfs.Wrap(c.mem, errorfs.InjectorFunc(c.beforeOp)))
 	producers := make([]*wire.Producer, 2)
 	for i := range producers {
 		var err error
