@@ -30,11 +30,13 @@ type RangeHandler func(ctx context.Context, r *Reader, records []*kgo.Record)
 // The group rebalances when members come and go. Before a member gives a range up it lets its
 // handler return, and waits until all that it commits is answered; only then another member
 // is assigned the range. So a record is handled by one member at a time, in order per key,
-// and one whose commit was answered is not delivered to another GroupReader. With an eager
-// balancer a member gives up everything in each rebalance. With a cooperative one it goes on
-// with the ranges that it keeps, and gives up only those that it does not, or whose bounds
-// change; of the partitions that it reads whole, those that it began in the same generation
-// as one that it gives up pause until that is done.
+// and one whose commit was answered is not delivered to another GroupReader. Only a stock
+// consumer may undo that, since it commits all below an offset: it is given again what others
+// committed above the stable offset, and as it commits its way through, what it has not got
+// to yet is open. With an eager balancer a member gives up everything in each rebalance. With
+// a cooperative one it goes on with the ranges that it keeps, and gives up only those that it
+// does not, or whose bounds change; of the partitions that it reads whole, those that it began
+// in the same generation as one that it gives up pause until that is done.
 //
 // A handler that takes longer than half the rebalance timeout of the member has its context
 // ended. If it goes on all the same the group removes the member, or the member leaves by

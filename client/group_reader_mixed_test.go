@@ -72,11 +72,32 @@ func (g *grouping) beginStock(name string, records []*kgo.Record) bool {
 func (g *grouping) endStock(records []*kgo.Record, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	upTo := map[int32]int64{}
 	for _, r := range records {
 		delete(g.inHand, at{r.Partition, r.Offset})
 		g.committed[at{r.Partition, r.Offset}] = err == nil
+		upTo[r.Partition] = r.Offset + 1
+	}
+	for partition, offset := range upTo {
+		g.mayReopen(partition, offset)
 	}
 	g.moved.Broadcast()
+}
+
+// mayReopen is for a stock consumer's commit of an offset. If the stable offset is past that
+// already, because others have committed what follows, the consumer has gone back as far as
+// the broker can tell, and all from there on is open again until the consumer gets to it, or
+// whoever holds the partition next.
+func (g *grouping) mayReopen(partition int32, offset int64) {
+	if next := (at{partition, offset}); !g.committed[next] && !g.unsure[next] {
+		return // so the stable offset is not past it
+	}
+	for what, done := range g.committed {
+		if done && what.partition == partition && what.offset >= offset {
+			delete(g.committed, what)
+			g.unsure[what] = true
+		}
+	}
 }
 
 // full waits until every slot is held, by those members and no others.
