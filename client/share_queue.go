@@ -1,6 +1,9 @@
 package client
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // shareQueue decides which of the records that a worker holds goes to a handler next. Where
 // keys have an order, the records of one key are a lane: one at a time, in offset order. It
@@ -144,8 +147,25 @@ func (b *breach) release(d *delivery) {
 	b.waits[d] = struct{}{}
 }
 
+// awaits notes that a fetch, or none, is on its way. One before it counts until all that it
+// brought was pushed: its own answer may say what became of acknowledgements.
+func (b *breach) awaits(fetch *shareFetch) {
+	if fetch != nil {
+		b.fetch = fetch
+	}
+}
+
 // makeStale makes of a record that no handler has one to be released.
 func (d *delivery) makeStale() { d.stale, d.state, d.outcome = true, deliveryDone, ackRelease }
+
+// standIn is a stale delivery in the place of d, which is over for its handler while the broker
+// may hold its record for us.
+func (d *delivery) standIn() *delivery {
+	other := &delivery{record: d.record, at: d.at, session: d.session, lane: d.lane}
+	other.makeStale()
+	d.session.held[d.place()] = other
+	return other
+}
 
 // drop ends a delivery that is not ours any more, and appends it to dropped. If its key has
 // an order, what follows is appended or released.
@@ -181,6 +201,16 @@ func (q *shareQueue) failed(d *delivery, fetch *shareFetch) {
 	d.followers, _ = q.later(l, d, nil, nil)
 }
 
+// giveBack releases a record that is over and may be ours all the same: if it stayed acquired,
+// others would wait for it, and the later ones of its key would overtake it.
+func (q *shareQueue) giveBack(d *delivery, fetch *shareFetch) {
+	if d.lane != nil && d.lane.strict {
+		q.breach(d, fetch).breach.release(d.standIn())
+		return
+	}
+	d.session.releases.addDelivery(d.standIn(), ackRelease)
+}
+
 // leave takes a delivery that is over out of its lane, and nothing else.
 func (q *shareQueue) leave(d *delivery) {
 	l := q.laneOf(d)
@@ -198,12 +228,14 @@ func (q *shareQueue) breach(d *delivery, fetch *shareFetch) *lane {
 		l.breach = &breach{offset: d.offset(), waits: make(map[*delivery]struct{})}
 		q.broken[l] = struct{}{}
 	}
-	l.breach.offset, l.breach.fetch = min(l.breach.offset, d.offset()), fetch
+	l.breach.offset = min(l.breach.offset, d.offset())
+	l.breach.awaits(fetch)
 	return l
 }
 
-// later takes out of a lane d, and what is behind it. What a handler has is dropped; the rest is
-// made stale and returned.
+// later takes out of a lane d, and what is behind it. The stale deliveries that it returns are to
+// be released, if the broker has not done so. What a handler has is dropped; if it is in a
+// transaction it stays, since that decides about it, and the broker keeps it too.
 func (q *shareQueue) later(l *lane, d *delivery, why error, dropped []lost) (stale []*delivery, _ []lost) {
 	takeOut := func(d *delivery) {
 		switch d.state {
@@ -213,6 +245,7 @@ func (q *shareQueue) later(l *lane, d *delivery, why error, dropped []lost) (sta
 			stale = append(stale, d)
 		case deliveryRunning:
 			dropped = append(dropped, q.end(d, why))
+			stale = append(stale, d.standIn())
 		}
 	}
 	kept := l.waiting[:0]
@@ -226,20 +259,28 @@ func (q *shareQueue) later(l *lane, d *delivery, why error, dropped []lost) (sta
 	l.waiting = kept
 	if busy := l.busy; busy == nil || busy == d {
 		q.advance(l)
-	} else if busy.offset() > d.offset() {
+	} else if busy.offset() > d.offset() && busy.inTxn == txnNone {
 		takeOut(busy)
 		q.advance(l)
 	}
 	return stale, dropped
 }
 
-// clear empties the lane of a key. Who takes its records out ends them.
-func (q *shareQueue) clear(key laneKey) {
-	if l := q.lanes[key]; l != nil {
-		l.busy, l.waiting = nil, nil
-		q.heal(l)
-		q.tidy(l)
+// clear takes the records of a session out of the lane of a key. Who does so ends them.
+func (q *shareQueue) clear(key laneKey, ss *shareSession) {
+	l := q.lanes[key]
+	if l == nil {
+		return
 	}
+	l.waiting = slices.DeleteFunc(l.waiting, func(d *delivery) bool { return d.session == ss })
+	if l.breach != nil {
+		maps.DeleteFunc(l.breach.waits, func(d *delivery, _ struct{}) bool { return d.session == ss })
+		q.mend(l)
+	}
+	if l.busy != nil && l.busy.session == ss {
+		q.advance(l)
+	}
+	q.tidy(l)
 }
 
 // laneOf is the lane of the key of d: another than d was in if that was empty for a while.
@@ -289,7 +330,7 @@ func (q *shareQueue) answered(d *delivery, taken bool, fetch *shareFetch) {
 	}
 	if _, ok := l.breach.waits[d]; ok {
 		delete(l.breach.waits, d)
-		l.breach.fetch = fetch
+		l.breach.awaits(fetch)
 		q.mend(l)
 	}
 }

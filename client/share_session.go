@@ -110,6 +110,10 @@ func (s *shareSession) mayFetch(now time.Time) bool {
 		s.releases.count == 0 && !s.renewalDue(now)
 }
 
+// takesAlong tells whether the next fetch says all that is to be acknowledged, before it brings
+// more.
+func (s *shareSession) takesAlong() bool { return s.full && s.epoch > 0 && len(s.acks.apart) == 0 }
+
 // fetch is the next fetch, of so many records at most. It takes the acknowledgements with
 // it if its answer is likely to come at once.
 func (s *shareSession) fetch(records int) *shareFetch {
@@ -298,7 +302,8 @@ const (
 	ackTaken   ackFate = iota // done
 	ackApart                  // find out which of them is to blame
 	ackAgain                  // the same later
-	ackRefused                // for good
+	ackRefused                // for good: what was acquired is not ours any more
+	ackUnsure                 // for good, and it may be ours all the same
 )
 
 func fateOf(p ackPart, err error) ackFate {
@@ -312,6 +317,8 @@ func fateOf(p ackPart, err error) ackFate {
 		return ackAgain
 	case errors.Is(err, kerr.InvalidRecordState) && len(p.items) > 1:
 		return ackApart
+	case errors.Is(err, kerr.InvalidRecordState):
+		return ackRefused
 	}
-	return ackRefused
+	return ackUnsure
 }

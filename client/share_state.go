@@ -50,6 +50,11 @@ func (s *shareState) fetchSize(ss *shareSession, now time.Time) int {
 	if s.stopping || !ss.mayFetch(now) {
 		return 0
 	}
+	if len(s.queue.broken) > 0 && ss.acks.count > 0 && !ss.takesAlong() {
+		// What is behind an unreleased record would come, be given back as stale, and come again,
+		// until its deliveries are used up.
+		return 0
+	}
 	limit := s.limit()
 	room := limit - s.queue.queued - s.queue.running
 	brokers := 0
@@ -150,7 +155,7 @@ func (s *shareState) acknowledged(ss *shareSession, a *shareAck, now, deadline t
 		case ackAgain:
 			ss.renewals.put(p)
 			ss.retryAt = now.Add(retryAcks)
-		case ackRefused: // its handler has until the deadline
+		case ackRefused, ackUnsure: // its handler has until the deadline
 			for _, item := range p.items {
 				item.delivery.renewing = false
 			}
@@ -169,7 +174,7 @@ func (s *shareState) settle(ss *shareSession, queue *ackQueue, parts []ackPart, 
 	for _, p := range parts {
 		err := errs[p.at]
 		fate := fateOf(p, err)
-		if ss.broken && (fate == ackApart || fate == ackAgain) {
+		if ss.broken && fate != ackTaken {
 			fate = ackRefused // there is nobody to send it to
 		}
 		switch fate {
@@ -195,6 +200,9 @@ func (s *shareState) settle(ss *shareSession, queue *ackQueue, parts []ackPart, 
 				e.lost = append(e.lost, s.queue.end(d, err))
 			} else {
 				e.lost = s.queue.drop(d, ss.fetching, err, e.lost)
+			}
+			if fate == ackUnsure && !d.stale {
+				s.queue.giveBack(d, ss.fetching)
 			}
 			s.queue.answered(d, fate == ackTaken, ss.fetching)
 		}
@@ -234,7 +242,7 @@ func (s *shareState) breakUp(ss *shareSession, now time.Time, backoff func(int) 
 	}
 	for _, d := range ss.held {
 		if d.lane != nil {
-			s.queue.clear(d.lane.key)
+			s.queue.clear(d.lane.key, ss)
 		}
 		if d.inTxn != txnNone {
 			d.orphan()
@@ -254,8 +262,8 @@ func (s *shareState) begin(ss *shareSession) {
 }
 
 // expire ends the deliveries whose acquisition locks have run out: surely, since deadlines
-// are counted from the answers. Before the broker lets go of a record it deals us the next
-// ones of its key.
+// are counted from the answers, unless the broker has renewed one and said that it did not.
+// Before the broker lets go of a record it deals us the next ones of its key.
 func (s *shareState) expire(ss *shareSession, now time.Time) (e shareEvents) {
 	over := false
 	for _, l := range ss.leases {
@@ -270,6 +278,7 @@ func (s *shareState) expire(ss *shareSession, now time.Time) (e shareEvents) {
 				d.orphaned = true
 			default:
 				e.lost = s.queue.drop(d, ss.fetching, ErrLockLost, e.lost)
+				s.queue.giveBack(d, ss.fetching)
 			}
 		}
 	}

@@ -23,6 +23,7 @@ type shareWorld struct {
 
 	// The broker.
 	limit    int  // of deliveries
+	flawed   bool // it does not always say what it has done
 	byRun    bool // it takes what it can of a partition, as Lacuna does
 	open     bool
 	epoch    int32
@@ -56,6 +57,7 @@ func newShareWorld(t *rapid.T, ordered bool) *shareWorld {
 		w.state.order = orderByBroker
 	}
 	w.limit = rapid.SampledFrom([]int{2, 3, 1000}).Draw(t, "delivery count limit")
+	w.flawed = true
 	w.byRun = rapid.Bool().Draw(t, "the broker takes single runs")
 	w.ss = newShareSession(0, true)
 	w.ss.wanted[w.at] = struct{}{}
@@ -116,7 +118,24 @@ func (w *shareWorld) enter(epoch int32) error {
 	return nil
 }
 
-// apply is the broker's part of acknowledgements: all of a partition or nothing.
+// acknowledged is the broker's part of acknowledgements. Some of its answers leave open what it
+// has done.
+func (w *shareWorld) acknowledged(parts []ackPart) map[sharePartition]error {
+	luck := 0
+	if w.flawed && len(parts) > 0 {
+		luck = rapid.IntRange(0, 19).Draw(w.t, "luck of the acknowledgement")
+	}
+	switch luck {
+	case 18:
+		return map[sharePartition]error{w.at: kerr.UnknownServerError}
+	case 19:
+		w.apply(parts)
+		return map[sharePartition]error{w.at: kerr.KafkaStorageError}
+	}
+	return w.apply(parts)
+}
+
+// apply carries acknowledgements out: all of a partition or nothing.
 func (w *shareWorld) apply(parts []ackPart) map[sharePartition]error {
 	errs := make(map[sharePartition]error)
 	w.expire()
@@ -192,7 +211,7 @@ func (w *shareWorld) steps(calm bool) map[string]func() {
 		steps["fetch arrives"] = func() {
 			w.fetchCame = true
 			if w.fetchErr = w.enter(w.fetch.epoch); w.fetchErr == nil {
-				w.fetchGot = &shareFetched{acks: w.apply(w.fetch.acks)}
+				w.fetchGot = &shareFetched{acks: w.acknowledged(w.fetch.acks)}
 			}
 		}
 	} else if w.fetchGot != nil && w.fetchGot.deliveries == nil {
@@ -255,10 +274,12 @@ func (w *shareWorld) ackSteps(steps map[string]func(), backoff func(int) time.Du
 			}
 			w.ackCame = true
 			if w.ack.final {
-				w.ackErrs = w.apply(w.ack.parts)
+				w.ackErrs = w.acknowledged(w.ack.parts)
 				w.ackErr = w.enter(w.ack.epoch)
-			} else if w.ackErr = w.enter(w.ack.epoch); w.ackErr == nil {
+			} else if w.ackErr = w.enter(w.ack.epoch); w.ackErr == nil && w.ack.stale { // what is asked twice without an answer may stay open
 				w.ackErrs = w.apply(w.ack.parts)
+			} else if w.ackErr == nil {
+				w.ackErrs = w.acknowledged(w.ack.parts)
 			}
 		}
 	default:
@@ -348,8 +369,9 @@ func checkShareState(t *rapid.T) {
 		w.step(false)
 	}
 	// From here on nothing fails, and in the end everything is done.
+	w.flawed = false
 	for range 3000 {
-		if !slices.Contains(w.done, false) && w.state.quiet() && w.state.queue.queued == 0 && len(w.state.queue.lanes) == 0 {
+		if !slices.Contains(w.done, false) && w.state.quiet() && w.state.queue.queued == 0 && len(w.state.queue.lanes) == 0 && len(w.ss.held) == 0 {
 			break
 		}
 		for _, name := range []string{"fetch", "fetch arrives", "fetch finds", "fetch is answered", "acknowledge", "acknowledgement arrives",

@@ -90,6 +90,9 @@ func (s *shareState) endTxn(d *delivery, e *shareEvents) {
 		e.acked = append(e.acked, d)
 	case txnReleased:
 		e.lost = s.queue.drop(d, d.session.fetching, ErrAborted, e.lost)
+		if d.orphaned && d.lane != nil { // its lock has run out here, and maybe not at the broker
+			s.queue.giveBack(d, d.session.fetching)
+		}
 	case txnNone: // its handler left before it was known
 		d.state, d.outcome, d.cancel = deliveryDone, ackRelease, nil
 		if d.lane != nil {
