@@ -38,7 +38,9 @@
 //
 // A GroupReader is a member of a consumer group, of Kafka's classic protocol, and may share it
 // with stock consumers that have the same balancer: they get whole partitions. Its commits
-// count as those of that member in that generation.
+// count as those of that member in that generation. A stock consumer that takes a partition over
+// begins at the stable offset, so it is given again what was committed above, and its commits
+// below that open again what it has not come to.
 //
 // A Worker is a member of its group too. Groups of Workers are share groups, and the two kinds
 // do not mix.
