@@ -11,6 +11,7 @@ func Abandoned() []goleak.Option {
 		goleak.IgnoreAnyFunction("github.com/lacunamq/lacuna/statestore.(*DB).abandon"),
 		goleak.IgnoreAnyFunction(pebble + "(*DB).Close"),
 		goleak.IgnoreAnyFunction(pebble + "(*DB).AsyncFlush"),
+		goleak.IgnoreAnyFunction(pebble + "(*commitPipeline).Commit"),
 		goleak.IgnoreAnyFunction(pebble + "(*DB).compact"),
 		goleak.IgnoreAnyFunction(pebble + "(*DB).flush"),
 		goleak.IgnoreAnyFunction(pebble + "(*cleanupManager).mainLoop"),
