@@ -85,7 +85,7 @@ func (c *txnCrash) beforeOp(op errorfs.Op) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.ops == c.at {
+	if c.mu.ops == c.at && c.mu.left == nil {
 		c.crashLocked()
 	}
 	c.mu.ops++
@@ -173,7 +173,10 @@ func (c *txnCrash) note(number int, fate txnFate) {
 // recover starts a broker on what the crash left, and checks what it finds. New producers
 // end what their predecessors left open.
 func (c *txnCrash) recover() {
-	_, conn := c.start(c.mu.left)
+	c.mu.Lock()
+	left, then := c.mu.left, c.mu.then
+	c.mu.Unlock()
+	_, conn := c.start(left)
 	for i := range 2 {
 		_, err := conn.InitProducer(fmt.Sprint("txn-", i), crashTimeout)
 		require.NoError(c.t, err)
@@ -200,8 +203,8 @@ func (c *txnCrash) recover() {
 		require.NoError(c.t, err)
 		require.Equal(c.t, happened, plain.Stable == int64(number)+1, "transaction %d: its records are seen: %v; %+v", number, happened, plain)
 		var fate txnFate
-		if number < len(c.mu.then) {
-			fate = c.mu.then[number]
+		if number < len(then) {
+			fate = then[number]
 		}
 		switch {
 		case happened:
