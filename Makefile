@@ -4,6 +4,7 @@
 #   make run        start a broker on 127.0.0.1:9092, data in ./lacuna-data
 #   make test       all tests, with the race detector
 #   make long       the same tests with thousands of seeds, without the detector
+#   make exactly-once  exactly once, out of order, with processes killed: minutes
 #   make lint       formatting, vet, golangci-lint; `make modules` for tidy module files
 #   make fuzz       each fuzz target for FUZZTIME
 #   make bench      the benchmarks; BENCH=pattern, COUNT=6 for benchstat
@@ -33,7 +34,7 @@ COUNT ?= 1
 # Set on a commit that carries a release's tag; other builds name their commit.
 RELEASE := $(shell git describe --tags --exact-match 2> /dev/null)
 
-.PHONY: setup build run test long lint modules fmt fuzz bench bench-once compat compat-all compat-setup peers clean
+.PHONY: setup build run test long exactly-once lint modules fmt fuzz bench bench-once compat compat-all compat-setup peers clean
 
 setup: $(GOLANGCI)
 	for m in $(MODULES); do (cd $$m && go mod download); done
@@ -54,6 +55,9 @@ test:
 
 long:
 	LACUNA_LONG=1 go test -timeout 20m $(TESTFLAGS) ./...
+
+exactly-once:
+	LACUNA_EXACTLY_ONCE=1 go test -race -timeout 60m $(TESTFLAGS) -run TestExactlyOnceOutOfOrder ./tests
 
 lint: $(GOLANGCI)
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \

@@ -26,7 +26,8 @@ type eosAccount struct {
 		fates   map[string]string
 		told    map[string]int // how many have each fate
 		seen    *eosSeen
-		notes   []string // the last ones
+		at      map[eosOffset]string // what was seen at an offset
+		notes   []string             // the last ones
 		faults  []string
 	}
 }
@@ -36,7 +37,7 @@ func newEOSAccount(t *testing.T, ordered bool) *eosAccount {
 	a.mu.changed = make(chan struct{})
 	a.mu.fates = make(map[string]string)
 	a.mu.told = make(map[string]int)
-	a.mu.seen = newEOSSeen(ordered)
+	a.mu.seen, a.mu.at = newEOSSeen(ordered), make(map[eosOffset]string)
 	return a
 }
 
@@ -79,12 +80,25 @@ func (a *eosAccount) changedLocked() {
 	a.mu.changed = make(chan struct{})
 }
 
-// see takes in a record that a reader of committed ones was given.
-func (a *eosAccount) see(partition int32, value string) {
+// see takes in a record that a reader of committed ones was given. A reader may read on from
+// before where it was when its connection broke, and then finds the same there.
+func (a *eosAccount) see(partition int32, offset int64, value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.mu.seen.see(partition, value)
+	place := eosOffset{partition, offset}
+	if was, again := a.mu.at[place]; !again {
+		a.mu.at[place] = value
+		a.mu.seen.see(partition, value)
+	} else if was != value {
+		a.mu.faults = append(a.mu.faults, fmt.Sprintf("partition %d, offset %d: first %.40q, then %.40q", partition, offset, was, value))
+	}
 	a.changedLocked()
+}
+
+// eosOffset is a place in the output.
+type eosOffset struct {
+	partition int32
+	offset    int64
 }
 
 // count is how many inputs have been seen in the output.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +28,12 @@ const (
 // last, and cut off; transactions are aborted on purpose, and others want the same records.
 // Who reads committed records sees the output of each input once, and where the order of
 // keys is kept, the outputs of each key are in the order of its inputs.
+//
+// It takes minutes, and runs with LACUNA_EXACTLY_ONCE=1 (make exactly-once).
 func TestExactlyOnceOutOfOrder(t *testing.T) {
+	if os.Getenv("LACUNA_EXACTLY_ONCE") == "" {
+		t.Skip("runs with LACUNA_EXACTLY_ONCE=1")
+	}
 	for _, mode := range []string{"round-robin", "key-ordered", "key-range", eosReaders} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -223,7 +229,7 @@ func (r *eosRun) watch() (end func()) {
 		for ctx.Err() == nil {
 			fetches := cl.PollFetches(ctx)
 			fetches.EachError(func(_ string, _ int32, err error) { r.account.note("reader of committed records: %v", err) })
-			fetches.EachRecord(func(record *kgo.Record) { r.account.see(record.Partition, string(record.Value)) })
+			fetches.EachRecord(func(record *kgo.Record) { r.account.see(record.Partition, record.Offset, string(record.Value)) })
 		}
 	})
 	return func() {
