@@ -54,6 +54,8 @@ type delivery struct {
 	// orphaned tells that its lock has run out, or its session has ended, since it is in a
 	// transaction. That matters only if the broker has not taken its acknowledgement.
 	orphaned bool
+	// blocks is the key that waits for its transaction, if it is not in the lane any more.
+	blocks *laneKey
 	// cancel ends the context of its handler. It is set while state is running, and is
 	// the Worker's: the state here only hands it back.
 	cancel context.CancelCauseFunc

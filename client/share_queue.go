@@ -21,6 +21,7 @@ type shareQueue struct {
 	ready   []*delivery // in the order in which they may be handled; some may be over
 	lanes   map[laneKey]*lane
 	broken  map[*lane]struct{} // lanes with a breach
+	blocked map[laneKey]int    // by how many records that only a transaction has
 	queued  int                // deliveries in state queued
 	running int                // handlers at work, also on records that were lost meanwhile
 }
@@ -55,7 +56,7 @@ type breach struct {
 }
 
 func newShareQueue() shareQueue {
-	return shareQueue{lanes: make(map[laneKey]*lane), broken: make(map[*lane]struct{})}
+	return shareQueue{lanes: make(map[laneKey]*lane), broken: make(map[*lane]struct{}), blocked: make(map[laneKey]int)}
 }
 
 // push takes in a record that a fetch brought. False means that it is stale: it belongs
@@ -84,7 +85,7 @@ func (q *shareQueue) push(d *delivery, order keepOrder) bool {
 	}
 	d.lane = l
 	q.queued++
-	if l.busy != nil {
+	if l.busy != nil || q.blocked[key] > 0 {
 		l.waiting = append(l.waiting, d)
 		return true
 	}
@@ -132,6 +133,9 @@ func (q *shareQueue) finish(d *delivery, outcome ackKind) bool {
 // advance lets the next record of a lane come up.
 func (q *shareQueue) advance(l *lane) {
 	l.busy = nil
+	if q.blocked[l.key] > 0 {
+		return
+	}
 	if len(l.waiting) > 0 {
 		l.busy = l.waiting[0]
 		l.waiting = l.waiting[1:]

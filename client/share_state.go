@@ -109,6 +109,7 @@ func (s *shareState) fetched(ss *shareSession, f *shareFetch, now time.Time, got
 	kept := got.deliveries[:0]
 	for _, d := range got.deliveries {
 		if old := ss.held[d.place()]; old != nil { // it comes again, so it was not ours any more
+			s.queue.block(old)
 			e.lost = s.queue.drop(old, nil, ErrLockLost, e.lost)
 			s.queue.answered(old, false, nil)
 		}
@@ -245,7 +246,7 @@ func (s *shareState) breakUp(ss *shareSession, now time.Time, backoff func(int) 
 			s.queue.clear(d.lane.key, ss)
 		}
 		if d.inTxn != txnNone {
-			d.orphan()
+			s.queue.orphan(d)
 			continue
 		}
 		if !onTheirWay[d] {

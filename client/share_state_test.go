@@ -311,6 +311,11 @@ func (w *shareWorld) handlerSteps(steps map[string]func()) {
 					w.t.Fatalf("offset %d is handled before offset %d of the same key", d.offset(), o)
 				}
 			}
+			for o := range w.pending {
+				if w.keys[o] == w.keys[d.offset()] && o <= d.offset() {
+					w.t.Fatalf("offset %d is handled while offset %d of the same key is in a transaction", d.offset(), o)
+				}
+			}
 			for _, other := range w.running {
 				if other != d && other.state == deliveryRunning && !other.orphaned && w.keys[other.offset()] == w.keys[d.offset()] {
 					w.t.Fatalf("offsets %d and %d of the same key are handled at a time", d.offset(), other.offset())

@@ -27,13 +27,44 @@ func (s *shareState) holdForTxn(d *delivery) bool {
 	return true
 }
 
-// orphan notes that the session of a record in a transaction is gone, and its lane with it.
-func (d *delivery) orphan() { d.lane, d.orphaned = nil, true }
+// orphan takes in that the session of a record in a transaction is gone, and what was in its
+// lane with it.
+func (q *shareQueue) orphan(d *delivery) {
+	q.block(d)
+	d.lane, d.orphaned = nil, true
+}
+
+// block lets the key of a record wait for the transaction that the record is in, which has it
+// all the same if its request comes late: when the record was acquired anew, the broker, who
+// only knows the member, cannot tell that from before.
+func (q *shareQueue) block(d *delivery) {
+	if d.lane != nil && d.inTxn == txnHeld && d.blocks == nil {
+		d.blocks = &d.lane.key
+		q.blocked[*d.blocks]++
+	}
+}
+
+// settled takes in that the transaction of d has ended.
+func (q *shareQueue) settled(d *delivery) {
+	if d.blocks == nil {
+		return
+	}
+	key := *d.blocks
+	d.blocks = nil
+	if q.blocked[key]--; q.blocked[key] > 0 {
+		return
+	}
+	delete(q.blocked, key)
+	if l := q.lanes[key]; l != nil && l.busy == nil {
+		q.advance(l)
+	}
+}
 
 // settleTxn takes in what became of the transaction of a record. txnNone says that the broker
 // has not taken the acknowledgement, so that the record is the worker's as before.
 func (s *shareState) settleTxn(d *delivery, outcome deliveryTxn, now time.Time) (e shareEvents) {
 	s.inTransactions--
+	s.queue.settled(d)
 	if outcome == txnNone && d.orphaned {
 		outcome = txnReleased
 	}

@@ -2,8 +2,10 @@ package client
 
 import (
 	"slices"
+	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"pgregory.net/rapid"
 )
 
@@ -111,4 +113,29 @@ func (w *shareWorld) txnSteps(steps map[string]func(), calm bool) {
 		w.tell(w.state.settleTxn(txn.d, txn.outcome, w.now))
 		require.Equal(w.t, len(w.txns), w.state.inTransactions)
 	}
+}
+
+// A record that only a transaction has, since its session has ended, holds up those of its
+// key: the transaction may commit it yet.
+func TestKeyOfAnOrphanWaits(t *testing.T) {
+	q := newShareQueue()
+	at := sharePartition{topicID{1}, 0}
+	push := func(offset int64, key string) {
+		d := &delivery{at: at, record: ShareRecord{Record: &kgo.Record{Key: []byte(key), Offset: offset}}}
+		require.True(t, q.push(d, orderByBroker))
+	}
+	push(1, "a")
+	orphan := q.pop()
+	orphan.inTxn = txnHeld
+	q.clear(orphan.lane.key, orphan.session)
+	q.orphan(orphan)
+	push(1, "a")
+	push(2, "a")
+	push(3, "b")
+	require.EqualValues(t, 3, q.pop().offset())
+	require.Nil(t, q.pop())
+	q.settled(orphan)
+	require.EqualValues(t, 1, q.pop().offset())
+	require.Nil(t, q.pop(), "one at a time")
+	require.Empty(t, q.blocked)
 }
