@@ -85,6 +85,7 @@ func (a *eosAccount) changedLocked() {
 func (a *eosAccount) see(partition int32, offset int64, value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	value = strings.TrimRight(value, "\x00") // of a filler, which is large
 	place := eosOffset{partition, offset}
 	if was, again := a.mu.at[place]; !again {
 		a.mu.at[place] = value

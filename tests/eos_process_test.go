@@ -69,6 +69,14 @@ func (p *eosProcess) kill() {
 	if s, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
 		p.r.account.fault("workers %d ended by themselves: %v: %s", p.job.Process, err, p.said())
 	}
+	p.checkSilence()
+}
+
+// checkSilence has the run fail if there is anything on stderr, such as a data race.
+func (p *eosProcess) checkSilence() {
+	if said := p.said(); said != "" {
+		p.r.account.fault("workers %d: %s", p.job.Process, said)
+	}
 }
 
 // dismiss lets the process finish what it is at and close its workers.
@@ -80,6 +88,7 @@ func (p *eosProcess) dismiss() {
 	defer impatient.Stop()
 	<-p.read
 	require.NoError(p.r.t, p.cmd.Wait(), "workers %d: %s", p.job.Process, p.said())
+	p.checkSilence()
 }
 
 func (p *eosProcess) said() string {

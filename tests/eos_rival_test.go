@@ -45,7 +45,7 @@ type eosClaim struct {
 // first takes records before the others begin, and sees that they come into conflict.
 func (v *eosRival) first(begin func()) {
 	t := v.r.t
-	c, err := v.claim(wire.Patience)
+	c, err := v.claim(wire.Patience, wire.Patience/2)
 	require.NoError(t, err)
 	require.NotNil(t, c)
 	defer c.conn.Close()
@@ -101,7 +101,7 @@ func (v *eosRival) rest() (resume func()) {
 }
 
 func (v *eosRival) again(ctx context.Context) error {
-	c, err := v.claim(eosRivalTimeout)
+	c, err := v.claim(eosRivalTimeout, 300*time.Millisecond)
 	if err != nil || c == nil {
 		return err
 	}
@@ -139,8 +139,9 @@ func (v *eosRival) giveUp(c *eosClaim, err error) error {
 // others.
 const eosRivalTimeout = 2*eosLock + eosTxnTimeout
 
-// claim chooses records, and produces their outputs in a transaction. There may be none.
-func (v *eosRival) claim(timeout time.Duration) (c *eosClaim, err error) {
+// claim chooses records, for which it waits a while, and produces their outputs in a
+// transaction with a time-out. There may be none.
+func (v *eosRival) claim(timeout, wait time.Duration) (c *eosClaim, err error) {
 	v.round++
 	ctx, cancel := context.WithTimeout(v.r.t.Context(), wire.Patience)
 	defer cancel()
@@ -152,7 +153,7 @@ func (v *eosRival) claim(timeout time.Duration) (c *eosClaim, err error) {
 		c.inputs, err = v.next(c.conn)
 	} else {
 		c.member = &wire.ShareMember{Group: eosGroup, ID: fmt.Sprintf("rival-%d", v.round), Topic: eosIn, TopicID: v.topic, Partitions: 1}
-		c.inputs, err = v.fetch(c)
+		c.inputs, err = v.fetch(c, wait)
 	}
 	if err == nil && len(c.inputs) > 0 {
 		if c.p, err = c.conn.InitProducer("rival", int32(timeout.Milliseconds())); err == nil {
@@ -180,11 +181,11 @@ func (v *eosRival) next(conn *wire.Conn) (inputs []int64, err error) {
 	return inputs, nil
 }
 
-func (v *eosRival) fetch(c *eosClaim) (inputs []int64, err error) {
+func (v *eosRival) fetch(c *eosClaim, wait time.Duration) (inputs []int64, err error) {
 	if err := c.member.Heartbeat(c.conn); err != nil {
 		return nil, err
 	}
-	answer, err := c.member.Fetch(c.conn, &wire.ShareFetch{MaxRecords: 3, MaxBytes: 1 << 20, MaxWaitMs: 300})
+	answer, err := c.member.Fetch(c.conn, &wire.ShareFetch{MaxRecords: 3, MaxBytes: 1 << 20, MaxWaitMs: int32(wait.Milliseconds())})
 	if err != nil {
 		return nil, err
 	}
