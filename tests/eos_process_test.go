@@ -21,6 +21,7 @@ type eosProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	errs  string        // file of its stderr
+	ready chan struct{} // closed when its workers are open
 	read  chan struct{} // closed when all that it said has been heard
 	done  bool          // it was waited for
 }
@@ -29,7 +30,7 @@ type eosProcess struct {
 // before, what they left open is aborted only after a time-out.
 func (r *eosRun) hire(seat int, name string) *eosProcess {
 	r.processes++
-	p := &eosProcess{r: r, read: make(chan struct{})}
+	p := &eosProcess{r: r, ready: make(chan struct{}), read: make(chan struct{})}
 	p.job = eosJob{Addr: r.proxy.addr(), Mode: r.mode, Name: name, Process: r.processes, Seat: seat, Seed: r.seed}
 	job, err := json.Marshal(p.job)
 	require.NoError(r.t, err)
@@ -51,6 +52,9 @@ func (r *eosRun) hire(seat int, name string) *eosProcess {
 		defer close(p.read)
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "ready") {
+				close(p.ready)
+			}
 			r.account.hear(lines.Text())
 		}
 	}()
@@ -79,13 +83,17 @@ func (p *eosProcess) checkSilence() {
 	}
 }
 
-// dismiss lets the process finish what it is at and close its workers.
+// dismiss lets the process finish what it is at and close its workers, once they are open.
 func (p *eosProcess) dismiss() {
 	p.r.t.Helper()
 	p.done = true
-	require.NoError(p.r.t, p.stdin.Close())
 	impatient := time.AfterFunc(eosPatience, func() { p.cmd.Process.Kill() })
 	defer impatient.Stop()
+	select {
+	case <-p.ready:
+	case <-p.read: // it has failed, and tells below
+	}
+	require.NoError(p.r.t, p.stdin.Close())
 	<-p.read
 	require.NoError(p.r.t, p.cmd.Wait(), "workers %d: %s", p.job.Process, p.said())
 	p.checkSilence()
