@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/lacunamq/lacuna/protocol"
@@ -84,35 +83,15 @@ func commitRequest(group string, changes []change) *kmsg.OffsetCommitRequest {
 
 // findChanged looks up the answer to c, and checks its echo.
 func findChanged(resp *kmsg.OffsetCommitResponse, c *change) (protocol.IndividualState, error) {
-	for i := range resp.Topics {
-		t := &resp.Topics[i]
-		if t.Topic != c.tp.Topic && (t.TopicID == topicID{} || t.TopicID != c.id) {
-			continue
-		}
-		for j := range t.Partitions {
-			p := &t.Partitions[j]
-			if p.Partition != c.tp.Partition {
-				continue
-			}
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil || c.individual == nil {
-				return protocol.IndividualState{}, err
-			}
-			echo, ok := extension(&p.UnknownTags)
-			if !ok {
-				return protocol.IndividualState{}, ErrNoEcho
-			}
-			return protocol.ParseIndividualState(echo)
-		}
+	p, err := findPartition(resp.Topics, c.tp, c.id,
+		func(t *kmsg.OffsetCommitResponseTopic) (string, topicID, []kmsg.OffsetCommitResponseTopicPartition) {
+			return t.Topic, t.TopicID, t.Partitions
+		}, func(p *kmsg.OffsetCommitResponseTopicPartition) int32 { return p.Partition })
+	switch {
+	case err != nil:
+		return protocol.IndividualState{}, err
+	case c.individual == nil:
+		return protocol.IndividualState{}, kerr.ErrorForCode(p.ErrorCode)
 	}
-	return protocol.IndividualState{}, errors.New("the broker did not answer for the partition")
-}
-
-// extension is the value of the extension's tag, if there is one.
-func extension(tags *kmsg.Tags) (value []byte, ok bool) {
-	tags.Each(func(tag uint32, v []byte) {
-		if tag == protocol.ExtensionTag {
-			value, ok = v, true
-		}
-	})
-	return value, ok
+	return individualState(p.ErrorCode, &p.UnknownTags)
 }

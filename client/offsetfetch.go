@@ -116,7 +116,7 @@ func fetchLedger(ctx context.Context, cl *kgo.Client, group string, tp TopicPart
 		}
 	}
 	return ledgerPage{}, &PartitionError{Topic: tp.Topic, Partition: tp.Partition, Group: group, Doing: "read the ledger",
-		Err: errors.New("the broker did not answer for the partition")}
+		Err: errUnanswered}
 }
 
 func ledgerError(group string, page *ledgerPage) error {

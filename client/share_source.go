@@ -278,8 +278,6 @@ func ackErrors(parts []ackPart) map[sharePartition]error {
 	return errs
 }
 
-var errUnanswered = errors.New("the broker did not answer for the partition")
-
 // decompressing are the options to read what was fetched of a partition.
 func decompressing(topic string, number int32) kgo.ProcessFetchPartitionOpts {
 	return kgo.ProcessFetchPartitionOpts{Topic: topic, Partition: number}

@@ -239,22 +239,15 @@ func (p *txnProducer) produceTo(ctx context.Context, leader int32, batches []*tx
 
 // findProduced looks up what became of a batch.
 func findProduced(resp *kmsg.ProduceResponse, b *txnBatch) (base int64, err error) {
-	for i := range resp.Topics {
-		t := &resp.Topics[i]
-		if t.Topic != b.tp.Topic && (t.TopicID == topicID{} || t.TopicID != b.topic) {
-			continue
-		}
-		for j := range t.Partitions {
-			part := &t.Partitions[j]
-			if part.Partition != b.tp.Partition {
-				continue
-			}
-			err := kerr.ErrorForCode(part.ErrorCode)
-			if errors.Is(err, kerr.DuplicateSequenceNumber) {
-				err = nil // written before
-			}
-			return part.BaseOffset, err
-		}
+	p, err := findPartition(resp.Topics, b.tp, b.topic,
+		func(t *kmsg.ProduceResponseTopic) (string, topicID, []kmsg.ProduceResponseTopicPartition) {
+			return t.Topic, t.TopicID, t.Partitions
+		}, func(p *kmsg.ProduceResponseTopicPartition) int32 { return p.Partition })
+	if err != nil {
+		return -1, err
 	}
-	return -1, errors.New("the broker did not answer for the partition")
+	if err = kerr.ErrorForCode(p.ErrorCode); errors.Is(err, kerr.DuplicateSequenceNumber) {
+		err = nil // written before
+	}
+	return p.BaseOffset, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -85,26 +84,12 @@ func (p *txnProducer) sendStage(ctx context.Context, group string, as *memberIde
 
 // findStaged looks up the answer to c, and checks its echo.
 func findStaged(resp *kmsg.TxnOffsetCommitResponse, c *change) error {
-	for i := range resp.Topics {
-		t := &resp.Topics[i]
-		if t.Topic != c.tp.Topic && (t.TopicID == topicID{} || t.TopicID != c.id) {
-			continue
-		}
-		for j := range t.Partitions {
-			p := &t.Partitions[j]
-			if p.Partition != c.tp.Partition {
-				continue
-			}
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return err
-			}
-			echo, ok := extension(&p.UnknownTags)
-			if !ok {
-				return ErrNoEcho
-			}
-			_, err := protocol.ParseIndividualState(echo)
-			return err
-		}
+	p, err := findPartition(resp.Topics, c.tp, c.id,
+		func(t *kmsg.TxnOffsetCommitResponseTopic) (string, topicID, []kmsg.TxnOffsetCommitResponseTopicPartition) {
+			return t.Topic, t.TopicID, t.Partitions
+		}, func(p *kmsg.TxnOffsetCommitResponseTopicPartition) int32 { return p.Partition })
+	if err == nil {
+		_, err = individualState(p.ErrorCode, &p.UnknownTags)
 	}
-	return errors.New("the broker did not answer for the partition")
+	return err
 }
