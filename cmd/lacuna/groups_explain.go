@@ -14,8 +14,7 @@ import (
 )
 
 func groupsExplainCommand(c *cli) *cobra.Command {
-	var topic string
-	var partition int32
+	var at partitionFlags
 	var offset int64
 	cmd := &cobra.Command{
 		Use:   "explain GROUP",
@@ -26,11 +25,11 @@ waits for: earlier records of its key, a backoff, a transaction, a dead letter.`
 		Example: "  lacuna groups explain billing -t orders -p 0 --offset 1204",
 		Args:    exactlyOne("group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if topic == "" || offset < 0 {
+			if at.topic == "" || offset < 0 {
 				return usagef("%s needs --topic and --offset; see %s --help", cmd.CommandPath(), cmd.CommandPath())
 			}
 			if c.admin != "" {
-				if err := c.explainShare(cmd, args[0], topic, partition, offset); !errors.Is(err, errNoShareGroup) {
+				if err := c.explainShare(cmd, args[0], at.topic, at.partition, offset); !errors.Is(err, errNoShareGroup) {
 					return err
 				}
 			}
@@ -39,7 +38,7 @@ waits for: earlier records of its key, a backoff, a transaction, a dead letter.`
 				return err
 			}
 			defer a.Close()
-			flags := ledgerFlags{topics: []string{topic}, partitions: []int32{partition}}
+			flags := ledgerFlags{topics: []string{at.topic}, partitions: []int32{at.partition}}
 			ledgers, err := c.describe(cmd, a, args[0], &flags)
 			if err != nil {
 				return err
@@ -47,7 +46,7 @@ waits for: earlier records of its key, a backoff, a transaction, a dead letter.`
 			if err := ledgers[0].Err; err != nil {
 				return err
 			}
-			page, err := a.GapsPage(cmd.Context(), args[0], topic, partition, offset, 1)
+			page, err := a.GapsPage(cmd.Context(), args[0], at.topic, at.partition, offset, 1)
 			if err != nil {
 				return c.reach(err)
 			}
@@ -71,8 +70,7 @@ waits for: earlier records of its key, a backoff, a transaction, a dead letter.`
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&topic, "topic", "t", "", "topic")
-	cmd.Flags().Int32VarP(&partition, "partition", "p", 0, "partition")
+	at.add(cmd)
 	cmd.Flags().Int64Var(&offset, "offset", -1, "offset")
 	return cmd
 }

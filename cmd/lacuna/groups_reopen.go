@@ -23,8 +23,8 @@ again.`, (*client.Admin).Commit)
 type changer func(a *client.Admin, ctx context.Context, group, topic string, partition int32, runs ...client.Run) (client.State, error)
 
 func changeCommand(c *cli, verb, done, long string, change changer) *cobra.Command {
-	var topic, offsets string
-	var partition int32
+	var at partitionFlags
+	var offsets string
 	cmd := &cobra.Command{
 		Use:     verb + " GROUP",
 		Short:   fmt.Sprintf("Make offsets of one partition %s", done),
@@ -32,7 +32,7 @@ func changeCommand(c *cli, verb, done, long string, change changer) *cobra.Comma
 		Example: fmt.Sprintf("  lacuna groups %s billing -t orders -p 0 --offsets 7,10-12", verb),
 		Args:    exactlyOne("group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if topic == "" || offsets == "" {
+			if at.topic == "" || offsets == "" {
 				return usagef("%s needs --topic and --offsets; see %s --help", cmd.CommandPath(), cmd.CommandPath())
 			}
 			runs, err := parseRuns("--offsets", offsets)
@@ -44,7 +44,7 @@ func changeCommand(c *cli, verb, done, long string, change changer) *cobra.Comma
 				return err
 			}
 			defer a.Close()
-			state, err := change(a, cmd.Context(), args[0], topic, partition, runs...)
+			state, err := change(a, cmd.Context(), args[0], at.topic, at.partition, runs...)
 			if err != nil {
 				return c.reach(err)
 			}
@@ -55,8 +55,7 @@ func changeCommand(c *cli, verb, done, long string, change changer) *cobra.Comma
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&topic, "topic", "t", "", "topic")
-	cmd.Flags().Int32VarP(&partition, "partition", "p", 0, "partition")
+	at.add(cmd)
 	cmd.Flags().StringVar(&offsets, "offsets", "", "offsets, such as 7,10-12")
 	return cmd
 }

@@ -163,7 +163,10 @@ see lacuna transactions abort --help.`,
 			defer adm.Close()
 			if at.topic != "" {
 				producers, err := c.producersOf(cmd, adm, &at)
-				return cmp.Or(err, c.writeProducers(producers))
+				if err != nil {
+					return err
+				}
+				return c.writeProducers(producers)
 			}
 			shown, err := c.describeTransactions(cmd, adm, ids)
 			for i := range shown {
@@ -196,17 +199,6 @@ func (c *cli) writeTransaction(t *shownTransaction) error {
 		fmt.Fprintf(c.out, "  %-10s  %s[%d]\n", label, p.Topic, p.Partition)
 	}
 	return nil
-}
-
-// partitionFlags choose one partition.
-type partitionFlags struct {
-	topic     string
-	partition int32
-}
-
-func (f *partitionFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.topic, "topic", "t", "", "topic")
-	cmd.Flags().Int32VarP(&f.partition, "partition", "p", 0, "partition")
 }
 
 // producersOf are the producers that a partition remembers, by their ids.
