@@ -64,7 +64,7 @@ func (b *Broker) commitInTransaction(ctx context.Context, req *kmsg.TxnOffsetCom
 		return nil, err
 	}
 	defer write.Done()
-	shared, err := b.groups.Share(ctx, groupID)
+	view, err := b.groups.Share(ctx, groupID)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (b *Broker) commitInTransaction(ctx context.Context, req *kmsg.TxnOffsetCom
 		b: b, byID: req.Version >= 6, resp: plain.ResponseKind().(*kmsg.OffsetCommitResponse),
 		txn:    &individualcommit.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch},
 		told:   func(err error) error { return txnOffsetError(err, req.Version) },
-		shared: shared != nil,
+		shared: view,
 	}
 	o.plain = group.CommitRequest{
 		Identity: group.Identity{

@@ -10,6 +10,7 @@ import (
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/ledgers"
 	"github.com/lacunamq/lacuna/broker/metadata"
+	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/individualcommit"
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,8 +24,9 @@ type offsetCommitting struct {
 	byID bool                       // the request names topics by id
 	txn  *individualcommit.Producer // of the transaction that it belongs to; nil: none
 	told func(error) error          // what a client of the request's version understands
-	// shared says that a member of a share group commits, in a transaction.
-	shared bool
+	// shared is the share group of which a member commits in a transaction; nil: it is another
+	// kind of group.
+	shared *share.View
 	resp   *kmsg.OffsetCommitResponse
 
 	plain   group.CommitRequest
@@ -65,8 +67,8 @@ func (o *offsetCommitting) begin(ctx context.Context, req *kmsg.OffsetCommitRequ
 			InTransaction: o.txn != nil,
 		}
 		switch {
-		case o.shared:
-			o.staged = o.b.stageShared(ctx, m, *o.txn, o.parts)
+		case o.shared != nil:
+			o.staged = o.b.stageShared(ctx, o.shared, m, *o.txn, o.parts)
 		case o.txn != nil:
 			o.ledgers = o.b.ledgers.BeginInTransaction(ctx, m, *o.txn, o.parts)
 		default:
@@ -124,7 +126,7 @@ func (o *offsetCommitting) topic(req *kmsg.OffsetCommitRequestTopic, at *kmsg.Of
 func (o *offsetCommitting) partition(t *topic, p *kmsg.OffsetCommitRequestTopicPartition, answer *kmsg.OffsetCommitResponseTopicPartition) error {
 	tp := extension.TopicPartition{Topic: t.id, Partition: p.Partition}
 	field, individual := extensionField(&p.UnknownTags)
-	if o.shared && !individual {
+	if o.shared != nil && !individual {
 		return group.ErrShareGroup
 	}
 	if !individual && !o.hasLedger(tp) {

@@ -7,6 +7,7 @@ import (
 	"github.com/lacunamq/lacuna/broker/dealer"
 	"github.com/lacunamq/lacuna/broker/extension"
 	"github.com/lacunamq/lacuna/broker/ledgers"
+	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/individualcommit"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -23,10 +24,12 @@ type shareStaging struct {
 
 // stageShared makes records that a member has acquired pending in a transaction. Each
 // partition is done whole or not at all. The member must be there; its epoch may be older.
-func (b *Broker) stageShared(ctx context.Context, m *extension.Member, p individualcommit.Producer, parts []ledgers.PartitionCommit) *shareStaging {
+func (b *Broker) stageShared(ctx context.Context, view *share.View, m *extension.Member, p individualcommit.Producer,
+	parts []ledgers.PartitionCommit,
+) *shareStaging {
 	s := &shareStaging{b: b, group: m.Group, results: make([]ledgers.Result, len(parts))}
-	view, err := b.groups.Share(ctx, m.Group)
-	if err == nil && (view == nil || !view.Member(m.MemberID)) {
+	var err error
+	if !view.Member(m.MemberID) {
 		err = fmt.Errorf("%q is no member of share group %q: %w", m.MemberID, m.Group, kerr.UnknownMemberID)
 	}
 	for i := range parts {
