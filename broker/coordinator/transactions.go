@@ -38,11 +38,11 @@ type End struct{ pending *Pending[*kerr.Error] }
 // BeginEndTransaction begins to end a producer's transaction in a partition of
 // __consumer_offsets, so that several partitions can be ended together.
 //
-// A marker may be written again and again; where the producer has no open transaction none
-// is, as when all its offsets are in ledgers. Whoever ends a
-// transaction and does not know how far he came does all of it once more. It is refused
-// with INVALID_PRODUCER_EPOCH if the producer has a newer epoch there, or, from
-// transaction version 2 on, an open transaction of the marker's epoch; and with
+// A marker may be written again and again: whoever ends a transaction and does not know how
+// far he came does all of it once more. Where the producer has no open transaction none is
+// written, as when all its offsets are in ledgers. It is refused with
+// INVALID_PRODUCER_EPOCH if the producer has a newer epoch there, or, from transaction
+// version 2 on, an open transaction of the marker's epoch; and with
 // TRANSACTION_COORDINATOR_FENCED if there was a marker of a newer coordinator.
 func (c *Coordinator) BeginEndTransaction(partition int32, m protocol.EndTxnMarker, transactionVersion int16) End {
 	if partition < 0 || int(partition) >= len(c.shards) {
