@@ -84,6 +84,9 @@ type commitModel struct {
 	metadata  string
 	founded   bool
 	committed []bool // the ledger, up to its max commit offset
+	// unclear: it crashed while the ledger was founded, and what is committed since is the
+	// same with one and without.
+	unclear bool
 }
 
 // stable is the first offset that is open.
@@ -147,6 +150,17 @@ func (c *commitModel) see(l *wire.Ledger) {
 	c.founded, c.committed = true, make([]bool, l.MaxCommit)
 	for i := range c.committed {
 		c.committed[i] = isCommitted(l, int64(i))
+	}
+}
+
+// unclearWhere notes which ledgers there may be, since a change that may have happened
+// founds them. A ledger closes the offsets that hold no record, and so may go further than
+// what was committed without one.
+func (m *model) unclearWhere(changed *model) {
+	for key, c := range changed.commits {
+		if c.founded && !m.committed(key).founded {
+			m.of(key).unclear = true
+		}
 	}
 }
 
