@@ -25,7 +25,7 @@ type View struct {
 	Founded   bool // there is a ledger; nothing else is set if not
 	MaxCommit int64
 	Open      int64 // offsets below MaxCommit that are not committed
-	Pending   bool  // a transaction holds offsets
+	Pending   bool  // the end of a transaction may change it
 	Gaps      []protocol.Run
 	// CompleteTo is where to go on for more gaps, protocol.GapsComplete if those are all.
 	CompleteTo int64
@@ -83,7 +83,7 @@ func (s *shard) look(ctx context.Context, group string, partitions []extension.T
 		if v.CommittedOffset, v.Founded = l.committed(e); !v.Founded {
 			continue
 		}
-		v.MaxCommit, v.Pending, v.CompleteTo = e.Ledger.MaxCommit(), e.Ledger.HasPending(), protocol.GapsComplete
+		v.MaxCommit, v.Pending, v.CompleteTo = e.Ledger.MaxCommit(), e.HasPending(), protocol.GapsComplete
 		v.Open = e.Ledger.OpenCount()
 		if gaps != nil {
 			v.addGaps(e.Ledger, gaps, left)
