@@ -129,7 +129,7 @@ func (b *Broker) newOffsetFetch(c *call, requireStable bool, asked *kmsg.OffsetF
 	if err != nil {
 		return nil, err
 	}
-	f.gaps = &ledgers.GapsQuery{From: gaps.From, MaxRuns: gaps.MaxRuns}
+	f.gaps = &ledgers.GapsQuery{From: gaps.From, MaxRuns: gaps.MaxRuns, MaxPending: gaps.MaxPending}
 	return f, nil
 }
 
@@ -245,12 +245,15 @@ func (f *offsetFetching) answer(at *kmsg.OffsetFetchResponseGroupTopicPartition,
 	gaps := protocol.IndividualGaps{MaxCommit: -1, CompleteTo: protocol.GapsComplete}
 	if v.Founded {
 		c = &group.Committed{Offset: v.Offset, LeaderEpoch: v.LeaderEpoch, Metadata: v.Metadata}
-		gaps = protocol.IndividualGaps{MaxCommit: v.MaxCommit, Gaps: v.Gaps, CompleteTo: v.CompleteTo}
+		gaps = protocol.IndividualGaps{MaxCommit: v.MaxCommit, Gaps: v.Gaps, CompleteTo: v.CompleteTo, Pending: v.InTransactions}
 	} else if c != nil {
 		gaps.MaxCommit = c.Offset
 	}
 	*at = offsetAnswer(at.Partition, c, 0)
 	if f.gaps != nil {
+		if f.gaps.MaxPending > 0 && gaps.Pending == nil {
+			gaps.Pending = &protocol.Pending{CompleteTo: protocol.GapsComplete}
+		}
 		at.UnknownTags.Set(protocol.ExtensionTag, gaps.AppendTo(nil))
 	}
 }

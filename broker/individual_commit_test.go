@@ -48,11 +48,16 @@ func runs(r ...protocol.Run) protocol.IndividualOffsets {
 // gaps fetches the committed offset and the gaps.
 func (l ledger) gaps() (committed int64, gaps protocol.IndividualGaps) {
 	l.t.Helper()
+	return l.gapsAsked(protocol.GapsRequest{})
+}
+
+func (l ledger) gapsAsked(ask protocol.GapsRequest) (committed int64, gaps protocol.IndividualGaps) {
+	l.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
 	g := kmsg.NewOffsetFetchRequestGroup()
 	g.Group = l.group
 	g.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: l.topic, Partitions: []int32{0}}}
-	g.UnknownTags.Set(protocol.ExtensionTag, (&protocol.GapsRequest{}).AppendTo(nil))
+	g.UnknownTags.Set(protocol.ExtensionTag, ask.AppendTo(nil))
 	req.Groups = []kmsg.OffsetFetchRequestGroup{g}
 	l.send(l.frame(req, 9))
 	resp := kmsg.OffsetFetchResponse{Version: 9}

@@ -88,29 +88,30 @@ func ParseIndividualState(b []byte) (s IndividualState, err error) {
 type GapsRequest struct {
 	From    int64 // list gaps from here on
 	MaxRuns int32 // list at most that many for each partition; 0: as many as the broker likes
+	// MaxPending asks for what is pending in open transactions too, from From on, and for
+	// at most that many runs of each partition; 0: do not.
+	MaxPending int32
 }
 
 // AppendTo appends the field.
 func (g *GapsRequest) AppendTo(dst []byte) []byte {
-	n := byte(0)
+	at := len(dst)
+	dst = append(dst, 0)
 	if g.From != 0 {
-		n++
-	}
-	if g.MaxRuns != 0 {
-		n++
-	}
-	dst = append(dst, n)
-	if g.From != 0 {
+		dst[at]++
 		dst = appendTag64(dst, 0, g.From)
 	}
-	if g.MaxRuns != 0 {
-		dst = append(dst, 1, 4)
-		dst = binary.BigEndian.AppendUint32(dst, uint32(g.MaxRuns))
+	for i, n := range []int32{g.MaxRuns, g.MaxPending} {
+		if n != 0 {
+			dst[at]++
+			dst = append(dst, byte(1+i), 4)
+			dst = binary.BigEndian.AppendUint32(dst, uint32(n))
+		}
 	}
 	return dst
 }
 
-// ParseGapsRequest reads the field. A max_runs that is there is at least 1.
+// ParseGapsRequest reads the field. A max_runs or max_pending that is there is at least 1.
 func ParseGapsRequest(b []byte) (g GapsRequest, err error) {
 	f := fields{b: b}
 	for t := f.tags(); t.next(&f); {
@@ -118,7 +119,9 @@ func ParseGapsRequest(b []byte) (g GapsRequest, err error) {
 		case 0:
 			g.From = t.int64(&f, "from")
 		case 1:
-			g.MaxRuns = t.maxRuns(&f)
+			g.MaxRuns = t.limit(&f, "max_runs")
+		case 2:
+			g.MaxPending = t.limit(&f, "max_pending")
 		}
 	}
 	if err := f.end(); err != nil {
@@ -127,14 +130,14 @@ func ParseGapsRequest(b []byte) (g GapsRequest, err error) {
 	return g, nil
 }
 
-func (t *tags) maxRuns(f *fields) int32 {
-	b := t.fixed(f, 4, "max_runs")
+func (t *tags) limit(f *fields, what string) int32 {
+	b := t.fixed(f, 4, what)
 	if b == nil {
 		return 0
 	}
 	n := int32(binary.BigEndian.Uint32(b))
 	if n < 1 {
-		f.fail("max_runs %d", n)
+		f.fail("%s %d", what, n)
 	}
 	return n
 }
@@ -147,17 +150,28 @@ const GapsComplete = -1
 type IndividualGaps struct {
 	MaxCommit  int64 // -1: nothing committed
 	Gaps       []Run
-	CompleteTo int64 // the gaps from here on are missing; GapsComplete: none are
+	CompleteTo int64    // the gaps from here on are missing; GapsComplete: none are
+	Pending    *Pending // nil: not asked for
 }
 
 // AppendTo appends the field. The gaps rise, are not empty and do not touch.
 func (g *IndividualGaps) AppendTo(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(g.MaxCommit))
 	dst = appendRuns(dst, g.Gaps)
-	if g.CompleteTo == GapsComplete {
-		return append(dst, noTags)
+	at := len(dst)
+	dst = append(dst, 0)
+	if g.CompleteTo != GapsComplete {
+		dst[at]++
+		dst = appendTag64(dst, 0, g.CompleteTo)
 	}
-	return appendTag64(append(dst, 1), 0, g.CompleteTo)
+	if g.Pending != nil {
+		dst[at]++
+		value := g.Pending.appendTo(nil)
+		dst = append(dst, 1)
+		dst = binary.AppendUvarint(dst, uint64(len(value)))
+		dst = append(dst, value...)
+	}
+	return dst
 }
 
 // ParseIndividualGaps reads the field.
@@ -173,10 +187,13 @@ func (g *IndividualGaps) Parse(b []byte) error {
 	left := math.MaxInt
 	g.MaxCommit = f.int64("max commit offset")
 	g.Gaps = f.runs(g.Gaps, &left, "gaps")
-	g.CompleteTo = GapsComplete
+	g.CompleteTo, g.Pending = GapsComplete, nil
 	for t := f.tags(); t.next(&f); {
-		if t.number == 0 {
+		switch t.number {
+		case 0:
 			g.CompleteTo = t.int64(&f, "complete_to")
+		case 1:
+			g.Pending = parsePending(&f, t.value)
 		}
 	}
 	if err := f.end(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func filterField(k KeyFilter) field {
 }
 
 func gapsField(g IndividualGaps) field {
-	return field{g.AppendTo, func(b []byte) (any, error) { v, err := ParseIndividualGaps(b); return v, err }, g, g.CompleteTo != GapsComplete}
+	return field{g.AppendTo, func(b []byte) (any, error) { v, err := ParseIndividualGaps(b); return v, err }, g, g.CompleteTo != GapsComplete || g.Pending != nil}
 }
 
 func gapsRequestField(g GapsRequest) field {
@@ -67,12 +68,21 @@ func TestVectors(t *testing.T) {
 		"ffffffffffffffff00000000000000000100": gapsField(IndividualGaps{MaxCommit: -1, Gaps: none, CompleteTo: GapsComplete}),
 		"00000000000000090000000000000002020001010008000000000000000a": gapsField(IndividualGaps{
 			MaxCommit: 9, Gaps: []Run{{2, 3}}, CompleteTo: 10}),
+		"00000000000000090000000000000002020001" + "01" + "0138" + "03" + "000000000000004d0001" + "0000000000000005030002030100" +
+			"000000000000004e0000" + "000000000000000001" + "0100080000000000000007" + "00": gapsField(IndividualGaps{
+			MaxCommit: 9, Gaps: []Run{{2, 3}}, CompleteTo: GapsComplete, Pending: &Pending{CompleteTo: GapsComplete, Transactions: []PendingCommit{
+				{ProducerID: 77, ProducerEpoch: 1, Offset: NoOffset, Runs: []Run{{5, 7}, {10, 11}}},
+				{ProducerID: 78, Offset: 7},
+			}}}),
+		"ffffffffffffffff000000000000000001" + "01" + "0102" + "0100": gapsField(IndividualGaps{
+			MaxCommit: -1, Gaps: none, CompleteTo: GapsComplete, Pending: &Pending{CompleteTo: GapsComplete}}),
 		"000000000000000400000000000000090 0": stateField(IndividualState{Stable: 4, MaxCommit: 9}),
 		"00000000000000ff00":                  scannedField(ScannedTo{Next: 255}),
 		"00":                                  appliedField(),
 		"00 ":                                 gapsRequestField(GapsRequest{}),
 		"0100080000000000000011":              gapsRequestField(GapsRequest{From: 17}),
 		"01010400000064":                      gapsRequestField(GapsRequest{MaxRuns: 100}),
+		"0102040000000a":                      gapsRequestField(GapsRequest{MaxPending: 10}),
 		"020008000000000000001101047fffffff":  gapsRequestField(GapsRequest{From: 17, MaxRuns: math.MaxInt32}),
 	} {
 		b := mustHex(t, strings.ReplaceAll(vector, " ", ""))
@@ -158,7 +168,10 @@ func TestExtensionRoundTrip(t *testing.T) {
 		for _, f := range []field{
 			offsetsField(o), filterField(k),
 			gapsField(IndividualGaps{MaxCommit: o.Origin, Gaps: commit, CompleteTo: o.Origin}),
-			gapsRequestField(GapsRequest{From: o.Origin, MaxRuns: rapid.Int32Range(0, math.MaxInt32).Draw(t, "max runs")}),
+			gapsField(IndividualGaps{MaxCommit: low, CompleteTo: GapsComplete, Pending: &Pending{CompleteTo: o.Origin,
+				Transactions: []PendingCommit{{ProducerID: low, ProducerEpoch: 3, Offset: o.Origin, Runs: commit}}}}),
+			gapsRequestField(GapsRequest{From: o.Origin, MaxRuns: rapid.Int32Range(0, math.MaxInt32).Draw(t, "max runs"),
+				MaxPending: rapid.Int32Range(0, math.MaxInt32).Draw(t, "max pending")}),
 			stateField(IndividualState{Stable: low, MaxCommit: o.Origin}),
 			scannedField(ScannedTo{Next: low}),
 		} {
@@ -246,8 +259,29 @@ func TestOrigin(t *testing.T) {
 		"max_runs below 0":   {1, 1, 4, 0xff, 0xff, 0xff, 0xff},
 		"max_runs too short": {1, 1, 3, 0, 0, 1},
 		"from too short":     {1, 0, 4, 0, 0, 0, 1},
+		"max_pending 0":      {1, 2, 4, 0, 0, 0, 0},
+		"max_pending long":   {1, 2, 5, 0, 0, 0, 0, 1},
 	} {
 		_, err := ParseGapsRequest(b)
+		require.ErrorIs(t, err, ErrInvalidExtension, name)
+	}
+}
+
+func TestPendingRefuses(t *testing.T) {
+	producer := []byte{0, 0, 0, 0, 0, 0, 0, 77, 0, 1}
+	for name, value := range map[string][]byte{
+		"null transactions":     {0, 0},
+		"more announced":        slices.Concat([]byte{3}, producer, encodedRuns(0), []byte{0, 0}),
+		"many announced":        {0xff, 0xff, 0xff, 0xff, 0x0f, 0},
+		"no tags":               {1},
+		"an empty run":          slices.Concat([]byte{2}, producer, encodedRuns(5, 0, 0), []byte{0, 0}),
+		"an offset too short":   slices.Concat([]byte{2}, producer, encodedRuns(5, 0, 1), []byte{1, 0, 2, 0, 7, 0}),
+		"complete_to too short": {1, 1, 0, 2, 0, 7},
+		"something follows":     {1, 0, 0},
+	} {
+		b := append(binary.BigEndian.AppendUint64(nil, 9), encodedRuns(0)...)
+		b = append(b, 1, 1, byte(len(value)))
+		_, err := ParseIndividualGaps(append(b, value...))
 		require.ErrorIs(t, err, ErrInvalidExtension, name)
 	}
 }

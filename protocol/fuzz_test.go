@@ -219,13 +219,15 @@ func FuzzIndividualState(f *testing.F) {
 }
 
 func FuzzGapsRequest(f *testing.F) {
-	fuzzField(f, ParseGapsRequest, (*GapsRequest).AppendTo, GapsRequest{}, GapsRequest{From: 7, MaxRuns: 100})
+	fuzzField(f, ParseGapsRequest, (*GapsRequest).AppendTo, GapsRequest{}, GapsRequest{From: 7, MaxRuns: 100}, GapsRequest{MaxRuns: 1, MaxPending: 100})
 }
 
 func FuzzIndividualGaps(f *testing.F) {
 	fuzzField(f, ParseIndividualGaps, (*IndividualGaps).AppendTo,
 		IndividualGaps{MaxCommit: 12, Gaps: []Run{{3, 4}, {7, 9}}, CompleteTo: GapsComplete},
-		IndividualGaps{MaxCommit: -1, CompleteTo: 5})
+		IndividualGaps{MaxCommit: -1, CompleteTo: 5},
+		IndividualGaps{MaxCommit: 9, CompleteTo: GapsComplete, Pending: &Pending{CompleteTo: 12, Transactions: []PendingCommit{
+			{ProducerID: 77, ProducerEpoch: 1, Offset: NoOffset, Runs: []Run{{5, 7}, {10, 11}}}, {ProducerID: 78, Offset: 7}}}})
 }
 
 func FuzzScannedTo(f *testing.F) {

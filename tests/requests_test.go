@@ -221,7 +221,7 @@ func (g *generator) extension() []byte {
 		}
 		return o.AppendTo(nil)
 	case 2:
-		return (&protocol.GapsRequest{From: g.number("", 64), MaxRuns: int32(g.number("", 32))}).AppendTo(nil)
+		return (&protocol.GapsRequest{From: g.number("", 64), MaxRuns: int32(g.number("", 32)), MaxPending: int32(g.number("", 32))}).AppendTo(nil)
 	default:
 		return g.bytes(60)
 	}

@@ -17,6 +17,8 @@ const maxGapRuns = 100_000
 type GapsQuery struct {
 	From    int64
 	MaxRuns int32 // of each partition; 0: as many as fit
+	// MaxPending is how many runs that are pending are wanted of each partition; 0: none.
+	MaxPending int32
 }
 
 // View is what a ledger says to those who fetch committed offsets.
@@ -29,6 +31,8 @@ type View struct {
 	Gaps      []protocol.Run
 	// CompleteTo is where to go on for more gaps, protocol.GapsComplete if those are all.
 	CompleteTo int64
+	// InTransactions is what is pending, nil if it was not asked for.
+	InTransactions *protocol.Pending
 }
 
 // Fetch gives the ledgers of partitions, in their order; with gaps nil, without gaps.
@@ -73,7 +77,7 @@ func (s *shard) look(ctx context.Context, group string, partitions []extension.T
 		return journal.Receipt{}, err
 	}
 	defer s.mu.Unlock()
-	left := maxGapRuns
+	left, leftPending := maxGapRuns, maxGapRuns
 	for i, tp := range partitions {
 		e := s.trustedLocked(idOf(group, tp))
 		if e == nil {
@@ -88,6 +92,9 @@ func (s *shard) look(ctx context.Context, group string, partitions []extension.T
 		if gaps != nil {
 			v.addGaps(e.Ledger, gaps, left)
 			left -= len(v.Gaps)
+			if gaps.MaxPending > 0 {
+				leftPending -= v.addPending(e, gaps, leftPending)
+			}
 		}
 	}
 	if err := s.appendLocked(); err != nil {
@@ -104,6 +111,21 @@ func (v *View) addGaps(l *individualcommit.Ledger, q *GapsQuery, limit int) {
 	if v.Gaps, next = l.AppendGaps(nil, q.From, limit); next >= 0 {
 		v.CompleteTo = next
 	}
+}
+
+// addPending adds what is pending, and tells how much that is of the limit.
+func (v *View) addPending(e *individualcommit.Entry, q *GapsQuery, limit int) (n int) {
+	list, next := e.Pending(q.From, min(limit, int(q.MaxPending)))
+	v.InTransactions = &protocol.Pending{CompleteTo: protocol.GapsComplete}
+	if next >= 0 {
+		v.InTransactions.CompleteTo = next
+	}
+	for _, t := range list {
+		n += len(t.Runs) + 1
+		v.InTransactions.Transactions = append(v.InTransactions.Transactions,
+			protocol.PendingCommit{ProducerID: t.ID, ProducerEpoch: t.Epoch, Offset: t.Offset, Runs: t.Runs})
+	}
+	return n
 }
 
 // Partitions are those of which a group has a ledger.
