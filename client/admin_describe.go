@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
@@ -62,7 +63,7 @@ func (a *Admin) Describe(ctx context.Context, group string, topics ...string) ([
 	if err != nil {
 		return nil, err
 	}
-	pages, err := fetchLedgers(ctx, a.cl, group, askAll(infos), 0, gapsPerPage)
+	pages, err := fetchLedgers(ctx, a.cl, group, askAll(infos), protocol.GapsRequest{MaxRuns: gapsPerPage})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+
+	"github.com/lacunamq/lacuna/protocol"
 )
 
 // GapsPage is a part of a ledger's gaps, all of one moment.
@@ -21,7 +23,7 @@ type GapsPage struct {
 // GapsPage returns the gaps of one ledger from an offset on, at most maxRuns of them, of
 // which the broker may send fewer.
 func (a *Admin) GapsPage(ctx context.Context, group, topic string, partition int32, from int64, maxRuns int) (GapsPage, error) {
-	page, err := a.firstPage(ctx, group, TopicPartition{topic, partition}, from, maxRuns)
+	page, err := a.firstPage(ctx, group, TopicPartition{topic, partition}, protocol.GapsRequest{From: from, MaxRuns: int32(min(max(maxRuns, 1), gapsPerPage))})
 	if err != nil {
 		return GapsPage{}, err
 	}
@@ -33,7 +35,7 @@ func (a *Admin) GapsPage(ctx context.Context, group, topic string, partition int
 // moment; a gap that closes meanwhile may still be seen, or not.
 func (a *Admin) Gaps(ctx context.Context, group, topic string, partition int32, from int64) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
-		page, err := a.firstPage(ctx, group, TopicPartition{topic, partition}, from, gapsPerPage)
+		page, err := a.firstPage(ctx, group, TopicPartition{topic, partition}, protocol.GapsRequest{From: from, MaxRuns: gapsPerPage})
 		if err == nil {
 			err = walkLedger(ctx, a.cl, group, page, func(page *ledgerPage) error {
 				for _, gap := range page.gaps {
@@ -53,7 +55,7 @@ func (a *Admin) Gaps(ctx context.Context, group, topic string, partition int32, 
 // errEnough ends a walk whose caller has seen enough.
 var errEnough = errors.New("enough")
 
-func (a *Admin) firstPage(ctx context.Context, group string, tp TopicPartition, from int64, maxRuns int) (ledgerPage, error) {
+func (a *Admin) firstPage(ctx context.Context, group string, tp TopicPartition, ask protocol.GapsRequest) (ledgerPage, error) {
 	if err := a.ready(ctx); err != nil {
 		return ledgerPage{}, err
 	}
@@ -61,5 +63,5 @@ func (a *Admin) firstPage(ctx context.Context, group string, tp TopicPartition, 
 	if err != nil {
 		return ledgerPage{}, err
 	}
-	return fetchLedger(ctx, a.cl, group, tp, t.id, from, int32(min(max(maxRuns, 1), gapsPerPage)))
+	return fetchLedger(ctx, a.cl, group, tp, t.id, ask)
 }

@@ -54,7 +54,7 @@ func (a *Admin) Reset(ctx context.Context, group string, to Position, tps ...Top
 		t.id, t.numbers = topics[tp.Topic].id, append(t.numbers, tp.Partition)
 		ask[tp.Topic] = t
 	}
-	before, err := fetchLedgers(ctx, a.cl, group, ask, 0, 1)
+	before, err := fetchLedgers(ctx, a.cl, group, ask, protocol.GapsRequest{MaxRuns: 1})
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,42 @@ func TestAdminTurnsThePagesOfGaps(t *testing.T) {
 	})
 }
 
+func TestAdminTurnsThePagesOfWhatIsPending(t *testing.T) {
+	withAdmin(t, func(t *testing.T, c *cluster, a *Admin) {
+		pending := func(from int64) (all []PendingCommit, err error) {
+			for p, err := range a.Pending(t.Context(), "g", "t", 0, from) {
+				if err != nil {
+					return all, err
+				}
+				all = append(all, p)
+			}
+			return all, nil
+		}
+		_, err := pending(0)
+		require.ErrorIs(t, err, ErrNoEcho, "a broker that does not know of it says nothing")
+		require.ErrorContains(t, err, "t[0] of group g")
+
+		held := []PendingCommit{
+			{ProducerID: 7, ProducerEpoch: 1, Offset: -1, Runs: []Run{run(2, 3)}},
+			{ProducerID: 5, Offset: 9, Runs: []Run{run(4, 5)}},
+			{ProducerID: 7, ProducerEpoch: 1, Offset: -1, Runs: []Run{run(30, 32)}},
+		}
+		c.ledger("g", "t", 0, func(l *fakeLedger) { l.pending = held })
+		all, err := pending(0)
+		require.NoError(t, err)
+		require.Equal(t, held, all)
+		all, err = pending(3)
+		require.NoError(t, err)
+		require.Equal(t, held[1:], all)
+		for p := range a.Pending(t.Context(), "g", "t", 0, 0) {
+			require.Equal(t, held[0], p)
+			break // a caller may stop early
+		}
+		_, err = pending(33)
+		require.NoError(t, err)
+	})
+}
+
 func TestAdminCommitsAndReopens(t *testing.T) {
 	withAdmin(t, func(t *testing.T, _ *cluster, a *Admin) {
 		state, err := a.Commit(t.Context(), "g", "t", 0, run(4, 5), run(0, 1), run(2, 3))

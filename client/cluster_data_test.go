@@ -191,6 +191,7 @@ type fakeLedger struct {
 	founded   bool
 	stable    int64
 	committed individualcommit.OffsetSet
+	pending   []PendingCommit // in the order of their only runs; nil: it does not know of such
 }
 
 // commit commits offsets.

@@ -209,6 +209,21 @@ func (c *cluster) offsetFetch(req *kmsg.OffsetFetchRequest) kmsg.Response {
 	return resp
 }
 
+// pendingFrom answers with one transaction at a time.
+func pendingFrom(all []PendingCommit, from int64) *protocol.Pending {
+	for i := range all {
+		if all[i].Runs[0].Start < from {
+			continue
+		}
+		page := &protocol.Pending{Transactions: all[i : i+1], CompleteTo: protocol.GapsComplete}
+		if i+1 < len(all) {
+			page.CompleteTo = all[i+1].Runs[0].Start
+		}
+		return page
+	}
+	return &protocol.Pending{CompleteTo: protocol.GapsComplete}
+}
+
 // fetchGaps answers with at most three gaps at a time, so that there are pages to turn.
 func fetchGaps(l *fakeLedger, partition int32, ask protocol.GapsRequest) kmsg.OffsetFetchResponseGroupTopicPartition {
 	rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
@@ -219,6 +234,9 @@ func fetchGaps(l *fakeLedger, partition int32, ask protocol.GapsRequest) kmsg.Of
 		answer.Gaps = appendOthers(nil, &l.committed, Run{Start: max(l.stable, ask.From), End: l.maxCommit()})
 		if limit := min(3, int(ask.MaxRuns)); len(answer.Gaps) > limit {
 			answer.Gaps, answer.CompleteTo = answer.Gaps[:limit], answer.Gaps[limit].Start
+		}
+		if ask.MaxPending > 0 && l.pending != nil {
+			answer.Pending = pendingFrom(l.pending, ask.From)
 		}
 	}
 	rp.UnknownTags.Set(protocol.ExtensionTag, answer.AppendTo(nil))

@@ -23,6 +23,8 @@ type ledgerPage struct {
 	gaps []Run
 	// completeTo is where the next page begins; -1: there is none.
 	completeTo int64
+	// pending is what open transactions hold, if it was asked for and the broker knows it.
+	pending *protocol.Pending
 	// epoch is the leader epoch of the record below stable, -1: unknown.
 	epoch    int32
 	metadata string
@@ -33,11 +35,10 @@ type ledgerPage struct {
 const gapsPerPage = 10_000
 
 // fetchLedgers asks the group's coordinator for the ledgers of partitions, nil for all
-// that the group has, with their gaps from an offset on, at most maxRuns of each.
-func fetchLedgers(ctx context.Context, cl *kgo.Client, group string, partitions map[string]topicPartitions, from int64, maxRuns int32) ([]ledgerPage, error) {
+// that the group has.
+func fetchLedgers(ctx context.Context, cl *kgo.Client, group string, partitions map[string]topicPartitions, ask protocol.GapsRequest) ([]ledgerPage, error) {
 	g := kmsg.NewOffsetFetchRequestGroup()
 	g.Group = group
-	ask := protocol.GapsRequest{From: from, MaxRuns: maxRuns}
 	g.UnknownTags.Set(protocol.ExtensionTag, ask.AppendTo(nil))
 	for name, tps := range partitions {
 		t := kmsg.NewOffsetFetchRequestGroupTopic()
@@ -96,14 +97,14 @@ func parseLedgerPage(p *kmsg.OffsetFetchResponseGroupTopicPartition) ledgerPage 
 		page.err = err
 		return page
 	}
-	page.maxCommit, page.gaps, page.completeTo = gaps.MaxCommit, gaps.Gaps, gaps.CompleteTo
+	page.maxCommit, page.gaps, page.completeTo, page.pending = gaps.MaxCommit, gaps.Gaps, gaps.CompleteTo, gaps.Pending
 	return page
 }
 
 // fetchLedger asks for one page of one ledger.
-func fetchLedger(ctx context.Context, cl *kgo.Client, group string, tp TopicPartition, id topicID, from int64, maxRuns int32) (ledgerPage, error) {
-	ask := map[string]topicPartitions{tp.Topic: {id: id, numbers: []int32{tp.Partition}}}
-	pages, err := fetchLedgers(ctx, cl, group, ask, from, maxRuns)
+func fetchLedger(ctx context.Context, cl *kgo.Client, group string, tp TopicPartition, id topicID, ask protocol.GapsRequest) (ledgerPage, error) {
+	of := map[string]topicPartitions{tp.Topic: {id: id, numbers: []int32{tp.Partition}}}
+	pages, err := fetchLedgers(ctx, cl, group, of, ask)
 	if err != nil {
 		return ledgerPage{}, err
 	}
@@ -133,7 +134,7 @@ func walkLedger(ctx context.Context, cl *kgo.Client, group string, page ledgerPa
 		if err := fn(&page); err != nil || page.completeTo < 0 {
 			return err
 		}
-		next, err := fetchLedger(ctx, cl, group, page.tp, page.id, page.completeTo, gapsPerPage)
+		next, err := fetchLedger(ctx, cl, group, page.tp, page.id, protocol.GapsRequest{From: page.completeTo, MaxRuns: gapsPerPage})
 		if err != nil {
 			return err
 		}

@@ -155,7 +155,7 @@ func (r *Reader) readLedgers(ctx context.Context, partitions []*partition) (map[
 	}
 	// The first pages of all come in one answer, which has to stay small.
 	pageSize := min(gapsPerPage, max(100, 10*gapsPerPage/max(len(partitions), 1)))
-	pages, err := fetchLedgers(ctx, r.cl, r.cfg.group, ask, 0, int32(pageSize))
+	pages, err := fetchLedgers(ctx, r.cl, r.cfg.group, ask, protocol.GapsRequest{MaxRuns: int32(pageSize)})
 	if err != nil {
 		return nil, err
 	}
