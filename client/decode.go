@@ -18,20 +18,24 @@ type decoded struct {
 	aborted []Run // records of the Reader's slots, of transactions that were aborted
 	next    int64 // where to fetch next
 	epoch   int32 // leader epoch of the last record, -1 if there is none
+
+	highWatermark, lastStable int64 // the ends of the log
 }
 
 // decode reads the records of an answer and drops those that the Reader did not ask for: a
 // broker passes a batch whole that it cannot look into.
 func (r *Reader) decode(w *wanted, p *kmsg.FetchResponseTopicPartition) (decoded, error) {
-	d := decoded{epoch: -1}
+	d := decoded{epoch: -1, highWatermark: p.HighWatermark, lastStable: p.LastStableOffset}
+	r.receivedBytes.Add(int64(len(p.RecordBatches)))
 	got, next := kgo.ProcessFetchPartition(r.processing(w, r.cfg.isolation()), p, r.decompressor, nil)
 	if got.Err != nil {
-		return r.skipCommitted(w, got.Err)
+		return r.skipCommitted(w, &d, got.Err)
 	}
+	r.receivedRecords.Add(int64(len(got.Records)))
 	if n := len(got.Records); n > 0 {
 		d.epoch = got.Records[n-1].LeaderEpoch
 	}
-	if r.filter != nil {
+	if w.slots != nil {
 		echo, ok := extension(&p.UnknownTags)
 		if !ok {
 			return d, fmt.Errorf("%w: %w", errAnswer, ErrNoEcho)
@@ -49,13 +53,13 @@ func (r *Reader) decode(w *wanted, p *kmsg.FetchResponseTopicPartition) (decoded
 	if r.cfg.readCommitted && len(p.AbortedTransactions) > 0 {
 		d.aborted = r.aborted(w, p, got.Records, next)
 	}
-	d.records = r.matching(got.Records, next)
+	d.records = w.matching(got.Records, next)
 	return d, nil
 }
 
 // skipCommitted passes over a batch that is too large to decompress, if all of it is
 // committed: whoever cannot read it either can so tell every reader to go on.
-func (r *Reader) skipCommitted(w *wanted, err error) (decoded, error) {
+func (r *Reader) skipCommitted(w *wanted, d *decoded, err error) (decoded, error) {
 	var large *kgo.ErrDecompressTooLarge
 	if !errors.As(err, &large) {
 		return decoded{}, fmt.Errorf("%w: %w", errAnswer, err)
@@ -68,7 +72,8 @@ func (r *Reader) skipCommitted(w *wanted, err error) (decoded, error) {
 	if r.commits == nil || !p.closed.Includes(rest) {
 		return decoded{}, fmt.Errorf("%w: %w: commit offsets %d to %d to go on behind it", errAnswer, ErrBatchTooLarge, large.Offset, large.NextOffset-1)
 	}
-	return decoded{next: large.NextOffset, epoch: -1}, nil
+	d.next = large.NextOffset
+	return *d, nil
 }
 
 func (r *Reader) processing(w *wanted, level kgo.IsolationLevel) kgo.ProcessFetchPartitionOpts {
@@ -76,19 +81,15 @@ func (r *Reader) processing(w *wanted, level kgo.IsolationLevel) kgo.ProcessFetc
 }
 
 // matching keeps, in place, the records that the Reader asked for, below next.
-func (r *Reader) matching(records []*kgo.Record, next int64) []*kgo.Record {
+func (w *wanted) matching(records []*kgo.Record, next int64) []*kgo.Record {
 	kept := records[:0]
 	for _, record := range records {
-		if record.Offset < next && r.matches(record) {
+		if record.Offset < next && w.slots.matches(record) {
 			kept = append(kept, record)
 		}
 	}
 	clear(records[len(kept):])
 	return kept
-}
-
-func (r *Reader) matches(record *kgo.Record) bool {
-	return r.filter == nil || r.filter.Match(record.Key, record.Offset)
 }
 
 // aborted are the offsets of the Reader's records that reading committed ones left out. It
@@ -100,7 +101,7 @@ func (r *Reader) aborted(w *wanted, p *kmsg.FetchResponseTopicPartition, committ
 			committed = committed[1:]
 			continue
 		}
-		if record.Offset < next && r.matches(record) {
+		if record.Offset < next && w.slots.matches(record) {
 			runs = appendRuns(runs, []Run{{Start: record.Offset, End: record.Offset + 1}})
 		}
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"math"
+	"slices"
 
 	"github.com/lacunamq/lacuna/individualcommit"
 )
@@ -15,7 +16,11 @@ import (
 // is. Moving the cursor back begins a new generation, and what was fetched in an older
 // one is thrown away.
 type progress struct {
+	// all: what is committed is delivered too, but not once more.
+	all bool
+
 	stable     int64 // everything below is committed
+	maxCommit  int64 // one past the highest offset that was committed as far as is known
 	position   int64 // everything below was delivered at least once, or had no need to
 	cursor     int64 // everything below was fetched in this generation, or had no need to
 	generation int
@@ -47,13 +52,13 @@ func (v *ledgerView) maxCommit() int64 { return max(v.stable, v.closed.End()) }
 
 // startAt begins at an offset, without a ledger.
 func (p *progress) startAt(offset int64) {
-	*p = progress{stable: 0, position: offset, cursor: offset}
+	*p = progress{all: p.all, stable: 0, position: offset, cursor: offset}
 }
 
 // startFrom begins with a ledger: its gaps first, then what lies behind its max commit
 // offset. The view is the progress's from then on.
 func (p *progress) startFrom(v *ledgerView) {
-	*p = progress{stable: v.stable, position: v.maxCommit(), cursor: v.stable, closed: v.closed}
+	*p = progress{all: p.all, stable: v.stable, maxCommit: v.maxCommit(), position: v.maxCommit(), cursor: v.stable, closed: v.closed}
 	for _, gap := range appendOthers(nil, &p.closed, Run{Start: p.stable, End: p.position}) {
 		p.again.Add(gap)
 	}
@@ -91,10 +96,26 @@ func (p *progress) fetched(generation int, next int64) bool {
 
 // wants tells whether the record at offset is to be delivered.
 func (p *progress) wants(offset int64) bool {
+	if p.all && offset >= p.position {
+		return true
+	}
 	if offset < p.stable || p.closed.Contains(offset) {
 		return false
 	}
 	return offset >= p.position || p.again.Contains(offset)
+}
+
+// committed tells whether the offset is known to be committed: by the ledger as it was read
+// last, or by the answer to a commit since. What was asked for again counts when that is
+// answered.
+func (p *progress) committed(offset int64) bool {
+	if offset < p.stable {
+		return true
+	}
+	if !p.closed.Contains(offset) {
+		return false
+	}
+	return !p.pending.Contains(offset) || slices.ContainsFunc(p.answered, func(r Run) bool { return r.Start <= offset && offset < r.End })
 }
 
 // delivered notes that what lies below next, of this generation, was delivered as far as
@@ -129,6 +150,9 @@ func (p *progress) settled(runs []Run, committed bool) {
 		default:
 			p.closed.Add(r)
 			p.pending.Remove(r)
+		}
+		if committed {
+			p.maxCommit = max(p.maxCommit, r.End)
 		}
 	}
 }
@@ -207,7 +231,10 @@ func appendOthers(dst []Run, s *individualcommit.OffsetSet, r Run) []Run {
 
 // adopt replaces what is known of the ledger, but for commits that are on their way.
 func (p *progress) adopt(v *ledgerView) {
-	p.stable, p.closed = v.stable, v.closed
+	p.stable, p.closed, p.maxCommit = v.stable, v.closed, v.maxCommit()
+	for _, r := range p.answered {
+		p.maxCommit = max(p.maxCommit, r.End)
+	}
 	for r := range p.pending.Runs(v.stable) {
 		p.closed.Add(r)
 	}
@@ -254,7 +281,7 @@ func (p *progress) truncate(end int64) {
 	p.closed.Remove(lost)
 	p.pending.Remove(lost)
 	p.again.Remove(lost)
-	p.stable = min(p.stable, end)
+	p.stable, p.maxCommit = min(p.stable, end), min(p.maxCommit, end)
 	p.position = min(p.position, end)
 	p.rewind()
 }

@@ -87,6 +87,42 @@ func TestProgressWithinALedgerLeavesGapsBelowAlone(t *testing.T) {
 	require.Equal(t, []int64{7, 9, 10, 11}, r.catchUp())
 }
 
+func TestProgressOfAllDeliversWhatIsCommittedOnce(t *testing.T) {
+	r := &reading{end: 12, progress: progress{all: true}}
+	r.startWithin(view(3, run(4, 6), run(8, 9)), 2)
+	r.fetch(7)
+	r.closing([]Run{run(7, 8)})
+	require.Equal(t, []int64{2, 3, 4, 5, 6, 7, 8}, r.poll(), "also what is committed since it was fetched")
+	r.redeliver([]Run{run(5, 8)})
+	require.Equal(t, []int64{6, 9, 10, 11}, r.catchUp(), "once more only what is open")
+}
+
+func TestProgressTellsWhatIsCommitted(t *testing.T) {
+	var p progress
+	p.startFrom(view(3, run(5, 7)))
+	committed := func() (offsets []int64) {
+		for o := range int64(12) {
+			if p.committed(o) {
+				offsets = append(offsets, o)
+			}
+		}
+		return offsets
+	}
+	require.Equal(t, []int64{0, 1, 2, 5, 6}, committed())
+	p.closing([]Run{run(8, 10)})
+	require.Equal(t, []int64{0, 1, 2, 5, 6}, committed(), "not before the answer")
+	require.EqualValues(t, 7, p.maxCommit)
+	p.beginRefresh()
+	p.settled([]Run{run(8, 10)}, true)
+	require.Equal(t, []int64{0, 1, 2, 5, 6, 8, 9}, committed())
+	p.endRefresh(view(3, run(5, 6)), false)
+	require.Equal(t, []int64{0, 1, 2, 5, 8, 9}, committed(), "6 was reopened; 8 and 9 were answered while the ledger was read")
+	require.EqualValues(t, 10, p.maxCommit)
+	p.truncate(9)
+	require.Equal(t, []int64{0, 1, 2, 5, 8}, committed())
+	require.EqualValues(t, 9, p.maxCommit)
+}
+
 func TestProgressDoesNotDeliverWhatWasCommittedWhileItWasFetched(t *testing.T) {
 	r := &reading{end: 5}
 	r.startAt(0)
@@ -187,6 +223,8 @@ type model struct {
 	known     [modelOffsets]bool // the Reader has reason to know that it is committed
 	due       [modelOffsets]bool // to be delivered before the end
 	queued    [][]Run            // commits not answered
+	delivered [modelOffsets]bool // at least once
+	ever      [modelOffsets]bool // the ledger had it as committed at some time
 
 	seen *ledgerView // what a refresh has read so far
 }
@@ -211,10 +249,23 @@ func (m *model) view() *ledgerView {
 // check judges what was delivered.
 func (m *model) check(t *rapid.T, got []int64) {
 	for _, o := range got {
-		if m.known[o] {
+		if m.known[o] && (!m.all || m.delivered[o]) {
 			t.Fatalf("offset %d was delivered, and the reader knew that it was committed", o)
 		}
-		m.due[o] = false
+		m.due[o], m.delivered[o] = false, true
+	}
+}
+
+// checkKnown judges what the progress says is committed.
+func (m *model) checkKnown(t *rapid.T) {
+	for o := range int64(modelOffsets) {
+		m.ever[o] = m.ever[o] || m.committed[o]
+		switch says := m.progress.committed(o); {
+		case says && !m.ever[o]:
+			t.Fatalf("offset %d was never committed", o)
+		case !says && m.known[o] && !m.pending.Contains(o):
+			t.Fatalf("offset %d is committed, and the reader had reason to know it", o)
+		}
 	}
 }
 
@@ -271,9 +322,17 @@ func TestProgressModel(t *testing.T) {
 			m.known[o] = m.committed[o]
 			m.due[o] = !m.committed[o]
 		}
-		m.startFrom(m.view())
+		var start int64 // of what is delivered although it is committed
+		if m.all = rapid.Bool().Draw(t, "committed too"); m.all {
+			start = rapid.Int64Range(0, modelOffsets).Draw(t, "start")
+			clear(m.due[:start])
+			m.startWithin(m.view(), start)
+		} else {
+			m.startFrom(m.view())
+		}
 		offset := rapid.Int64Range(0, modelOffsets-1)
 		t.Repeat(map[string]func(*rapid.T){
+			"":      m.checkKnown,
 			"fetch": func(t *rapid.T) { m.fetch(rapid.Int64Range(1, 9).Draw(t, "offsets")) },
 			"poll":  func(t *rapid.T) { m.check(t, m.poll()) },
 			"commit": func(t *rapid.T) {
@@ -334,6 +393,15 @@ func TestProgressModel(t *testing.T) {
 			if m.due[o] && !m.committed[o] {
 				t.Fatalf("offset %d is open and was not delivered: %v", o, m.got)
 			}
+			if m.all && int64(o) >= start && !m.delivered[o] {
+				t.Fatalf("offset %d was not delivered: %v", o, m.got)
+			}
+			if m.progress.committed(int64(o)) != m.committed[o] {
+				t.Fatalf("offset %d is committed: %v, and the ledger was read last", o, m.committed[o])
+			}
+		}
+		if v := m.view(); m.maxCommit != v.maxCommit() {
+			t.Fatalf("max commit is %d, not %d", m.maxCommit, v.maxCommit())
 		}
 	})
 }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/lacunamq/lacuna/keyfilter"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -22,11 +21,9 @@ import (
 // one keeps metadata and ledgers fresh (upkeep). What a Reader knows of a partition is a
 // progress, behind mu.
 type Reader struct {
-	cl        *kgo.Client
-	kad       *kadm.Client
-	cfg       readerConfig
-	filter    *keyfilter.Filter // nil: everything
-	filterTag []byte            // the same on the wire
+	cl  *kgo.Client
+	kad *kadm.Client
+	cfg readerConfig
 	// decompressor is kgo's, with the bound that the options set.
 	decompressor kgo.Decompressor
 
@@ -37,6 +34,8 @@ type Reader struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	receivedRecords, receivedBytes atomic.Int64
+
 	mu struct {
 		sync.Mutex
 		partitions map[TopicPartition]*partition
@@ -46,6 +45,7 @@ type Reader struct {
 		trouble    error             // why fetching does not get on, for Poll's patience
 		changed    chan struct{}     // closed and replaced when ready or errs grew, closed was set, or a transaction ended
 		closed     bool
+		slots      *slotFilter // of what is wanted now; nil: everything
 		// inTransactions counts the transactions that have records of the Reader.
 		inTransactions int
 	}
@@ -63,6 +63,8 @@ type partition struct {
 	leaderEpoch int32
 	// fetchedEpoch is the leader epoch of the last record fetched, -1 before the first.
 	fetchedEpoch int32
+	// highWatermark and lastStable are the ends of the log that the last fetch saw, -1 before.
+	highWatermark, lastStable int64
 	// lost is what the log no longer holds of what was delivered.
 	lost truncation
 
@@ -113,11 +115,11 @@ func openReader(ctx context.Context, cfg readerConfig) (*Reader, error) {
 	r.mu.sources = make(map[int32]*source)
 	r.mu.changed = make(chan struct{})
 	if cfg.filtered() {
-		filter, err := keyfilter.New(cfg.filter)
+		slots, err := newSlotFilter(cfg.filter)
 		if err != nil {
 			return nil, fmt.Errorf("open a reader: %w", err)
 		}
-		r.filter, r.filterTag = filter, cfg.filter.AppendTo(nil)
+		r.mu.slots = slots
 	}
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.MaxDecompressBatchBytes(maxDecompressBytes)}, cfg.kafka...)...)
 	if err != nil {
@@ -145,6 +147,14 @@ func (r *Reader) begin(ctx context.Context) error {
 	found, err := r.cfg.assignment(topics)
 	if err != nil {
 		return err
+	}
+	for _, p := range found {
+		p.all = r.cfg.deliverCommitted
+	}
+	if r.cfg.stableLedger {
+		if err := r.awaitPending(ctx, found); err != nil {
+			return err
+		}
 	}
 	if err := r.positionAll(ctx, found, r.cfg.reset); err != nil {
 		return err
@@ -197,52 +207,6 @@ func (r *Reader) Close(ctx context.Context) error {
 // Kafka is the kgo client below, for what this package has no word for. It is closed with
 // the Reader.
 func (r *Reader) Kafka() *kgo.Client { return r.cl }
-
-// PartitionStatus is how far a Reader is in one partition, as far as it knows.
-type PartitionStatus struct {
-	TopicPartition
-	// Position is the next offset to deliver behind all that was delivered. A Reader with a
-	// ledger begins at its max commit offset, and delivers the gaps below that first.
-	Position int64
-	// Stable is the offset below which everything is committed.
-	Stable int64
-	// Redelivering tells that offsets below Position are still to be delivered: gaps that
-	// the ledger had when the Reader began, or what was asked for once more.
-	Redelivering bool
-	// Unanswered is the number of offsets whose commit was asked for and not answered.
-	Unanswered int64
-	// Err is why the partition is not read at the moment; nil if it is.
-	Err error
-}
-
-// Past tells whether all that the Reader wants below offset end was delivered.
-func (s PartitionStatus) Past(end int64) bool { return s.Position >= end && !s.Redelivering }
-
-// String is the status in one line.
-func (s PartitionStatus) String() string {
-	line := fmt.Sprintf("%v at %d, stable %d", s.TopicPartition, s.Position, s.Stable)
-	if s.Err != nil {
-		line += ": " + s.Err.Error()
-	}
-	return line
-}
-
-// Status returns how far the Reader is, ordered by topic and partition.
-func (r *Reader) Status() []PartitionStatus {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := make([]PartitionStatus, 0, len(r.mu.partitions))
-	for _, p := range r.mu.partitions {
-		s := PartitionStatus{TopicPartition: p.tp, Position: p.position, Stable: p.stable,
-			Redelivering: !p.again.Empty(), Unanswered: p.pending.Count(), Err: p.broken}
-		if s.Err == nil && p.tries > 0 {
-			s.Err = r.mu.trouble
-		}
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(x, y PartitionStatus) int { return compareTopicPartitions(x.TopicPartition, y.TopicPartition) })
-	return all
-}
 
 // notifyLocked wakes those that poll.
 func (r *Reader) notifyLocked() {

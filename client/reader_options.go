@@ -35,10 +35,12 @@ type readerConfig struct {
 	partitions map[string][]int32
 	positions  map[TopicPartition]int64
 
-	readCommitted bool
-	reset         Position
-	commitLinger  time.Duration
-	maxQueuedRuns int
+	readCommitted    bool
+	deliverCommitted bool
+	stableLedger     bool
+	reset            Position
+	commitLinger     time.Duration
+	maxQueuedRuns    int
 
 	as     *membership // who commits; nil: an operator
 	member memberConfig
@@ -111,6 +113,25 @@ func Keys(keys ...[]byte) ConsumeOpt {
 // The default is to deliver all.
 func ReadCommitted() ReaderOpt {
 	return readerOpt(func(cfg *readerConfig) { cfg.readCommitted = true })
+}
+
+// DeliverCommitted delivers records that the ledger calls committed too, in offset order with
+// the others: for a caller who keeps state made of them. [Reader.IsCommitted] tells them
+// apart. What is delivered once more is open all the same.
+//
+// Every partition must be given where to start by [StartAt], and the Reader needs a group.
+// With [ReadCommitted], records of transactions that were aborted are not delivered, although
+// the ledger has them as committed.
+func DeliverCommitted() ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.deliverCommitted = true })
+}
+
+// StableLedger makes a Reader wait, when it opens and in [Reader.Refresh] and
+// [Reader.RedeliverOpen], until the transactions have ended that had acknowledged records of
+// its partitions by then: so an offset that it then calls open is not about to be committed by
+// whoever read the partition before. Transactions that begin later are not waited for.
+func StableLedger() ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.stableLedger = true })
 }
 
 // ResetPosition is where a partition begins of which the group has committed nothing. It
@@ -207,10 +228,34 @@ func (cfg *readerConfig) validate() error {
 			return fmt.Errorf("start offset %d of %v is negative", offset, tp)
 		}
 	}
+	if err := cfg.validateCommitted(); err != nil {
+		return err
+	}
 	if err := cfg.validateFilter(); err != nil {
 		return err
 	}
 	return cfg.validateLimits()
+}
+
+func (cfg *readerConfig) validateCommitted() error {
+	switch {
+	case cfg.group == "" && cfg.stableLedger:
+		return errors.New("client.StableLedger without a group: name one with client.Group")
+	case !cfg.deliverCommitted:
+		return nil
+	case cfg.group == "":
+		return errors.New("client.DeliverCommitted without a group: name one with client.Group")
+	case len(cfg.topics) > 0:
+		return errors.New("client.DeliverCommitted needs to know where every partition starts: name each with client.StartAt, not client.Topics")
+	}
+	for topic, numbers := range cfg.partitions {
+		for _, n := range numbers {
+			if _, ok := cfg.positions[TopicPartition{topic, n}]; !ok {
+				return fmt.Errorf("client.DeliverCommitted needs to know where %s[%d] starts: name it with client.StartAt", topic, n)
+			}
+		}
+	}
+	return nil
 }
 
 func (cfg *readerConfig) validateLimits() error {

@@ -83,7 +83,10 @@ func (r *Reader) deliverLocked(records []*kgo.Record, c *chunk) []*kgo.Record {
 // that could not handle them and has not kept them. Offsets that the log no longer holds
 // do not come.
 func (r *Reader) Redeliver(records ...*kgo.Record) error {
-	runs := runsOf(records)
+	return r.redeliver(runsOf(records))
+}
+
+func (r *Reader) redeliver(runs map[TopicPartition][]Run) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for tp, runs := range runs {

@@ -32,7 +32,7 @@ func (cfg *readerConfig) assignment(topics map[string]topicInfo) ([]*partition, 
 func newPartition(t topicInfo, number int32) *partition {
 	p := t.partitions[number]
 	return &partition{tp: TopicPartition{t.name, number}, id: t.id, origin: protocol.NoOrigin,
-		leader: p.leader, leaderEpoch: p.epoch, fetchedEpoch: -1}
+		leader: p.leader, leaderEpoch: p.epoch, fetchedEpoch: -1, highWatermark: -1, lastStable: -1}
 }
 
 // positionAll finds out where to begin in partitions: where the options say, else in the
@@ -147,15 +147,9 @@ func (r *Reader) found(ctx context.Context, partitions []*partition, reset Posit
 // readLedgers reads the whole ledgers of partitions, page by page. Its result lacks those
 // of which the group has committed nothing.
 func (r *Reader) readLedgers(ctx context.Context, partitions []*partition) (map[TopicPartition]*ledgerView, error) {
-	ask := make(map[string]topicPartitions)
-	for _, p := range partitions {
-		t := ask[p.tp.Topic]
-		t.id, t.numbers = p.id, append(t.numbers, p.tp.Partition)
-		ask[p.tp.Topic] = t
-	}
 	// The first pages of all come in one answer, which has to stay small.
 	pageSize := min(gapsPerPage, max(100, 10*gapsPerPage/max(len(partitions), 1)))
-	pages, err := fetchLedgers(ctx, r.cl, r.cfg.group, ask, protocol.GapsRequest{MaxRuns: int32(pageSize)})
+	pages, err := fetchLedgers(ctx, r.cl, r.cfg.group, asked(partitions), protocol.GapsRequest{MaxRuns: int32(pageSize)})
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ type wanted struct {
 	from        int64
 	generation  int
 	leaderEpoch int32
+	slots       *slotFilter // that the fetch asked for; the same in all of it
 }
 
 func (s *source) signal() {
@@ -95,7 +96,7 @@ func (s *source) plan(now time.Time) (asks []wanted, retryIn time.Duration) {
 				retryIn = d
 			}
 		default:
-			asks = append(asks, wanted{tp: p.tp, id: p.id, from: p.next(), generation: p.generation, leaderEpoch: p.leaderEpoch})
+			asks = append(asks, wanted{tp: p.tp, id: p.id, from: p.next(), generation: p.generation, leaderEpoch: p.leaderEpoch, slots: r.mu.slots})
 		}
 	}
 	return asks, retryIn
@@ -123,8 +124,8 @@ func (s *source) request(asks []wanted) *kmsg.FetchRequest {
 	if cfg.readCommitted {
 		req.IsolationLevel = 1
 	}
-	if s.r.filterTag != nil {
-		req.UnknownTags.Set(protocol.ExtensionTag, s.r.filterTag)
+	if slots := asks[0].slots; slots != nil {
+		req.UnknownTags.Set(protocol.ExtensionTag, slots.tag)
 	}
 	// A broker fills the answer in the order of the request; a map's order is as fair as
 	// any.
@@ -188,8 +189,12 @@ func (r *Reader) fetched(s *source, w *wanted, d decoded) {
 	p := r.mu.partitions[w.tp]
 	p.tries, p.retryAt, p.failure = 0, time.Time{}, ""
 	r.mu.trouble = nil
+	p.highWatermark, p.lastStable = d.highWatermark, d.lastStable
 	if !p.progress.fetched(w.generation, d.next) {
 		return
+	}
+	if r.mu.slots != w.slots { // the Reader was narrowed meanwhile
+		d.records = r.mu.slots.keep(d.records)
 	}
 	if d.epoch >= 0 {
 		p.fetchedEpoch = d.epoch

@@ -13,7 +13,8 @@ import (
 type readerAcks struct {
 	r       *Reader
 	records []*kgo.Record
-	parts   []part // once they are held
+	runs    map[TopicPartition][]Run // what was acknowledged by runs
+	parts   []part                   // once they are held
 	// contested tells that the broker has refused some.
 	contested bool
 }
@@ -23,7 +24,11 @@ func (a *readerAcks) hold() error {
 		return err
 	}
 	a.r.countTransaction(1) // before Close can have waited for it
-	parts, err := a.r.closing(runsOf(a.records))
+	runs := runsOf(a.records)
+	for tp, more := range a.runs {
+		runs[tp] = append(runs[tp], more...)
+	}
+	parts, err := a.r.closing(runs)
 	if err != nil {
 		a.r.countTransaction(-1)
 		return err
@@ -108,7 +113,10 @@ func (a *readerAcks) settle(outcome txnOutcome) {
 }
 
 // drop has the records delivered again, as far as the Reader still may.
-func (a *readerAcks) drop() { _ = a.r.Redeliver(a.records...) }
+func (a *readerAcks) drop() {
+	_ = a.r.Redeliver(a.records...)
+	_ = a.r.redeliver(a.runs)
+}
 
 // resolveDoubts has the ledgers read that know about doubted offsets. It waits a while before
 // that, since whoever else has the offsets in a transaction may take its time to end it.

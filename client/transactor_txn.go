@@ -91,20 +91,45 @@ func (tx *Txn) Produce(records ...*kgo.Record) error {
 // transaction. Until its outcome is known the Reader does not deliver them; if it is aborted
 // it delivers them again. A record must not be committed otherwise meanwhile.
 func (tx *Txn) Ack(r *Reader, records ...*kgo.Record) error {
-	if err := tx.usable(); err != nil {
+	acks, err := tx.acksOf(r)
+	if err != nil {
 		return err
 	}
+	acks.records = append(acks.records, records...)
+	return nil
+}
+
+// AckRuns is Ack for runs of offsets of one partition of the Reader. Whether they hold
+// records, or records of the Reader's slots, is the caller's affair.
+func (tx *Txn) AckRuns(r *Reader, topic string, partition int32, runs ...Run) error {
+	acks, err := tx.acksOf(r)
+	if err != nil {
+		return err
+	}
+	if acks.runs == nil {
+		acks.runs = make(map[TopicPartition][]Run)
+	}
+	tp := TopicPartition{topic, partition}
+	acks.runs[tp] = append(acks.runs[tp], runs...)
+	return nil
+}
+
+// acksOf are the acknowledgements of a Reader's records.
+func (tx *Txn) acksOf(r *Reader) (*readerAcks, error) {
+	if err := tx.usable(); err != nil {
+		return nil, err
+	}
 	if r.cfg.group == "" {
-		return tx.fail(ErrNoGroup)
+		return nil, tx.fail(ErrNoGroup)
 	}
 	for _, a := range tx.acks {
 		if a, ok := a.(*readerAcks); ok && a.r == r {
-			a.records = append(a.records, records...)
-			return nil
+			return a, nil
 		}
 	}
-	tx.acks = append(tx.acks, &readerAcks{r: r, records: append([]*kgo.Record(nil), records...)})
-	return nil
+	acks := &readerAcks{r: r}
+	tx.acks = append(tx.acks, acks)
+	return acks, nil
 }
 
 // Accept accepts records of a [Worker], each in its handler: they are done when the

@@ -62,6 +62,11 @@ func (u *upkeep) refreshNow(ctx context.Context, openToo bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(u.r.ctx, cancel)()
+	if u.r.cfg.stableLedger {
+		if err := u.r.awaitPending(ctx, u.r.readable()); err != nil {
+			return err
+		}
+	}
 	return u.refresh(ctx, true, openToo)
 }
 
