@@ -2,11 +2,9 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
-	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -51,18 +49,13 @@ type GroupReader struct {
 	cfg      readerConfig
 	handler  RangeHandler
 	balancer *splittingBalancer
-	cl       *kgo.Client
-
-	errorsDone chan struct{} // closed when nothing is heard from kgo any more
+	member   *Member
 
 	releasing sync.Mutex // held by whoever waits for holdings to end
 
 	mu struct {
 		sync.Mutex
-		holdings []*holding  // never changed in place
-		as       *membership // nil before the first generation, and when it has ended
-		// owesJoin: others wait until the member joins again and says what it gave up.
-		owesJoin bool
+		holdings []*holding // never changed in place
 		closing  bool
 	}
 }
@@ -76,35 +69,22 @@ type GroupReader struct {
 func OpenGroupReader(ctx context.Context, inner kgo.GroupBalancer, handler RangeHandler, opts ...ReaderOpt) (*GroupReader, error) {
 	cfg, err := groupReaderConfig(opts)
 	if err == nil {
-		err = checkGroupReader(ctx, &cfg)
+		err = checkMember(ctx, &cfg)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open a group reader: %w", err)
 	}
-	g := &GroupReader{cfg: cfg, handler: handler, balancer: newSplittingBalancer(inner), errorsDone: make(chan struct{})}
-	kafka := append(append([]kgo.Opt(nil), cfg.kafka...), cfg.member.kafka...)
-	g.cl, err = kgo.NewClient(append(kafka, kgo.ConsumerGroup(cfg.group), kgo.ConsumeTopics(cfg.topics...),
-		kgo.Balancers(g.balancer), kgo.DisableAutoCommit(),
-		kgo.OnPartitionsAssigned(g.assigned), kgo.OnPartitionsRevoked(g.revoked), kgo.OnPartitionsLost(g.lost))...)
-	if err != nil {
+	g := newGroupReader(cfg, inner, handler)
+	if err := g.member.join(g.balancer); err != nil {
 		return nil, fmt.Errorf("open a group reader: %w", err)
 	}
-	go g.hearErrors()
 	return g, nil
 }
 
-// checkGroupReader looks before the group is joined for what would fail after.
-func checkGroupReader(ctx context.Context, cfg *readerConfig) error {
-	cl, err := kgo.NewClient(cfg.kafka...)
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	if err := requireFeatures(ctx, cl, protocol.FeatureIndividualCommit, protocol.FeatureKeyFilter); err != nil {
-		return err
-	}
-	_, err = findTopics(ctx, cl, cfg.topics...)
-	return err
+func newGroupReader(cfg readerConfig, inner kgo.GroupBalancer, handler RangeHandler) *GroupReader {
+	g := &GroupReader{cfg: cfg, handler: handler, balancer: newSplittingBalancer(inner)}
+	g.member = newMember(cfg, memberEvents{revoked: g.revoked, assigned: g.assigned, expelled: g.expelled, ended: g.ended, failed: g.failed})
+	return g
 }
 
 // Assigned is what the member holds now, ordered by topic and partition.
@@ -123,46 +103,15 @@ func (g *GroupReader) Assigned() (ranges []AssignedSlots) {
 // for which it still waits, and what is not answered may have been committed all the same.
 func (g *GroupReader) Close(ctx context.Context) error {
 	g.mu.Lock()
-	first := !g.mu.closing
 	g.mu.closing = true
+	first := g.member.beginClose()
 	holdings := g.mu.holdings
 	g.mu.Unlock()
 	// While handlers finish the member keeps up its heartbeats, so that they may take their time.
 	stop := context.AfterFunc(ctx, func() { endAll(holdings, context.Cause(ctx)) })
 	defer stop()
 	g.release(holdings, nil)
-	if !first {
-		<-g.errorsDone
-		return nil
-	}
-	err := g.cl.LeaveGroupContext(ctx)
-	if err == nil {
-		err = g.leaveIfOwing(ctx)
-	}
-	g.cl.Close()
-	<-g.errorsDone
-	if err != nil {
-		if ctx.Err() != nil { // kgo may say instead what it could not do until then
-			err = errors.Join(context.Cause(ctx), err)
-		}
-		return &GroupError{Group: g.cfg.group, Doing: "leave", Err: err}
-	}
-	return nil
-}
-
-// hearErrors reports what kgo says of the membership, until the client is closed. There is
-// nothing else to poll, since kgo believes that the member holds nothing.
-func (g *GroupReader) hearErrors() {
-	defer close(g.errorsDone)
-	for {
-		fetches := g.cl.PollFetches(context.Background())
-		if fetches.IsClientClosed() {
-			return
-		}
-		fetches.EachError(func(_ string, _ int32, err error) {
-			g.failed(&GroupError{Group: g.cfg.group, Doing: "be a member", Err: err})
-		})
-	}
+	return g.member.end(ctx, first)
 }
 
 // failed reports an error that nobody waits for.

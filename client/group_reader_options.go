@@ -1,7 +1,6 @@
 package client
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/lacunamq/lacuna/protocol"
@@ -23,12 +22,13 @@ type GroupReaderHooks struct {
 	Failed func(err error)
 }
 
-// memberConfig is what a GroupReader is told beyond its Readers.
+// memberConfig is what a Member or GroupReader is told beyond its Readers.
 type memberConfig struct {
 	given      bool // by any option
 	kafka      []kgo.Opt
 	hooks      GroupReaderHooks
-	maxRecords int // of a call of the handler
+	maxRecords int  // of a call of the handler
+	handles    bool // an option of the handler is given
 }
 
 func memberOpt(set func(*memberConfig)) ReaderOpt {
@@ -38,8 +38,8 @@ func memberOpt(set func(*memberConfig)) ReaderOpt {
 	})
 }
 
-// MemberOpts are options of the kgo client with which a [GroupReader] is a member of its
-// group, such as kgo.SessionTimeout, kgo.RebalanceTimeout or kgo.InstanceID, beyond those of
+// MemberOpts are options of the kgo client with which a [GroupReader] or [Member] is a member
+// of its group, such as kgo.SessionTimeout, kgo.RebalanceTimeout or kgo.InstanceID, beyond those of
 // [KafkaOpts].
 func MemberOpts(opts ...kgo.Opt) ReaderOpt {
 	return memberOpt(func(cfg *memberConfig) { cfg.kafka = append(cfg.kafka, opts...) })
@@ -47,39 +47,27 @@ func MemberOpts(opts ...kgo.Opt) ReaderOpt {
 
 // GroupHooks tells what happens inside a [GroupReader].
 func GroupHooks(h GroupReaderHooks) ReaderOpt {
-	return memberOpt(func(cfg *memberConfig) { cfg.hooks = h })
+	return memberOpt(func(cfg *memberConfig) { cfg.hooks, cfg.handles = h, true })
 }
 
 // HandleAtMost bounds the records that one call of the handler of a [GroupReader] gets. A
 // range is given up only between two calls. The default is 500.
 func HandleAtMost(records int) ReaderOpt {
-	return memberOpt(func(cfg *memberConfig) { cfg.maxRecords = records })
+	return memberOpt(func(cfg *memberConfig) { cfg.maxRecords, cfg.handles = records, true })
 }
 
 // groupReaderConfig checks the options of a GroupReader.
 func groupReaderConfig(opts []ReaderOpt) (readerConfig, error) {
-	cfg := defaultReaderConfig()
-	cfg.member.maxRecords = 500
-	for _, o := range opts {
-		o.applyReader(&cfg)
+	cfg, err := memberReaderConfig(append([]ReaderOpt{HandleAtMost(500)}, opts...))
+	if err == nil && cfg.member.maxRecords <= 0 {
+		err = fmt.Errorf("at most %d records to handle is not positive", cfg.member.maxRecords)
 	}
-	switch {
-	case cfg.group == "":
-		return cfg, errors.New("no group: name one with client.Group")
-	case len(cfg.topics) == 0 || len(cfg.partitions) > 0:
-		return cfg, errors.New("the group assigns the partitions: name topics with client.Topics, and nothing else to read")
-	case cfg.filtered():
-		return cfg, errors.New("the group assigns the slots: client.Slots and client.Keys are options of a Reader without members")
-	case cfg.member.maxRecords <= 0:
-		return cfg, fmt.Errorf("at most %d records to handle is not positive", cfg.member.maxRecords)
-	}
-	return cfg, cfg.validateLimits()
+	return cfg, err
 }
 
 // reading is the configuration of the Reader of ranges that have the same slots.
 func (cfg *readerConfig) reading(as *membership, ranges []AssignedSlots) readerConfig {
-	c := *cfg
-	c.topics, c.partitions, c.member, c.as = nil, make(map[string][]int32), memberConfig{}, as
+	c := cfg.readingAs(as)
 	for _, r := range ranges {
 		c.partitions[r.Topic] = append(c.partitions[r.Topic], r.Partition)
 	}

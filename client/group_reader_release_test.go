@@ -19,7 +19,8 @@ func TestRevocationEndsInTime(t *testing.T) {
 	var revoked []AssignedSlots
 	cfg := defaultReaderConfig()
 	cfg.member.hooks.Revoked = func(ranges []AssignedSlots) { revoked = append(revoked, ranges...) }
-	g := &GroupReader{cfg: cfg, balancer: newSplittingBalancer(kgo.RangeBalancer())}
+	g := newGroupReader(cfg, kgo.RangeBalancer(), nil)
+	g.member.cl = cl
 	ranges := []AssignedSlots{{TopicPartition{"t", 0}, SlotRange{Lo: 0, Hi: 9}}, {TopicPartition{"u", 0}, allSlots}, {TopicPartition{"v", 1}, SlotRange{Lo: 0, Hi: 9}}}
 	g.mu.holdings = newHoldings(g, &membership{}, ranges)
 	require.Len(t, g.mu.holdings, 2, "one for each range of slots")
@@ -33,9 +34,9 @@ func TestRevocationEndsInTime(t *testing.T) {
 			assert.ErrorIs(t, context.Cause(h.committing), ErrRevoked)
 		}()
 	}
-	g.revoked(t.Context(), cl, nil)
+	g.revoked()
 	require.Equal(t, ranges, revoked)
 	require.Empty(t, g.Assigned())
-	g.lost(t.Context(), cl, nil)
+	g.ended(false)
 	require.Equal(t, ranges, revoked, "reported once")
 }

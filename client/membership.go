@@ -80,6 +80,12 @@ func (m *membership) end() {
 	m.arrivedLocked()
 }
 
+func (m *membership) hasEnded() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.ended
+}
+
 func (m *membership) arrivedLocked() {
 	if m.mu.entered != nil {
 		close(m.mu.entered)
