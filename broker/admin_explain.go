@@ -12,7 +12,9 @@ import (
 	"github.com/lacunamq/lacuna/broker/ledgers"
 	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/lacunamq/lacuna/broker/share"
+	"github.com/lacunamq/lacuna/broker/transaction"
 	"github.com/lacunamq/lacuna/cooperative"
+	"github.com/lacunamq/lacuna/individualcommit"
 	"github.com/lacunamq/lacuna/keyfilter"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -38,6 +40,8 @@ type OffsetExplanation struct {
 	Blocker     string  `json:"blocker,omitempty"`       // who has earlier records of the key
 	ProducerID  *int64  `json:"producer_id,omitempty"`   // of the transaction
 	Epoch       *int16  `json:"producer_epoch,omitempty"`
+	// TransactionalID is that of the transaction, none if no coordinator knows it.
+	TransactionalID string `json:"transactional_id,omitempty"`
 }
 
 // adminExplain answers GET /share-groups/{group}/explain?topic=&partition=&offset=.
@@ -91,12 +95,17 @@ func (x *explaining) explain(ctx context.Context) error {
 	record := x.b.recordAt(x.tp, x.Offset)
 	x.addKey(record)
 	standing, dealt := x.b.dealer.Explain(x.view.Group(), x.tp, x.Offset)
-	if !dealt {
-		if err := x.fromLedger(ctx); err != nil {
-			return err
-		}
-	} else {
+	switch {
+	case !dealt:
+		err = x.fromLedger(ctx)
+	case standing.Staged && !standing.Committed:
+		x.Member, x.Deliveries = standing.Member, standing.Deliveries
+		err = x.pending(ctx, standing.By)
+	default:
 		x.fromDealer(&standing)
+	}
+	if err != nil {
+		return err
 	}
 	if !record.there && x.State != "committed" {
 		x.say("absent", "there is no record at it: compaction removed it, or it is the end of a transaction; it holds nothing up")
@@ -124,7 +133,7 @@ func (x *explaining) addKey(record copiedRecord) {
 
 // fromLedger explains an offset of a partition that is not being dealt.
 func (x *explaining) fromLedger(ctx context.Context) error {
-	views, err := x.b.ledgers.Fetch(ctx, x.view.Group(), []extension.TopicPartition{x.tp}, &ledgers.GapsQuery{From: x.Offset, MaxRuns: 1})
+	views, err := x.b.ledgers.Fetch(ctx, x.view.Group(), []extension.TopicPartition{x.tp}, &ledgers.GapsQuery{From: x.Offset, MaxRuns: 1, MaxPending: 1})
 	if err != nil {
 		return err
 	}
@@ -137,8 +146,33 @@ func (x *explaining) fromLedger(ctx context.Context) error {
 	case x.Offset < v.MaxCommit && (len(v.Gaps) == 0 || v.Gaps[0].Start > x.Offset):
 		x.say("committed", "on its own, above the stable offset %d", v.Offset)
 	default:
+		for _, t := range v.InTransactions.Transactions {
+			if len(t.Runs) > 0 && t.Runs[0].Start == x.Offset { // what begins below is cut off there
+				return x.pending(ctx, individualcommit.Producer{ID: t.ProducerID, Epoch: t.ProducerEpoch})
+			}
+		}
 		x.say("open", "nobody fetches from the partition now; it is dealt when a member does")
 	}
+	return nil
+}
+
+// pending explains an offset that a transaction holds.
+func (x *explaining) pending(ctx context.Context, by individualcommit.Producer) error {
+	f, _, refused := transaction.NewFilter(nil, []int64{by.ID}, -1, "")
+	if refused != nil {
+		return refused
+	}
+	known, err := x.b.transactions.List(ctx, &f)
+	if err != nil {
+		return err
+	}
+	of := "that no transactional id knows"
+	if len(known) > 0 {
+		x.TransactionalID = known[0].TransactionalID
+		of = "of " + x.TransactionalID
+	}
+	x.ProducerID, x.Epoch = &by.ID, &by.Epoch
+	x.say("pending", "it is with the open transaction %s (producer %d, epoch %d): committed if that commits, dealt again if it aborts", of, by.ID, by.Epoch)
 	return nil
 }
 
@@ -147,10 +181,6 @@ func (x *explaining) fromDealer(e *dealer.Explanation) {
 	switch {
 	case e.Committed:
 		x.say("committed", "it is done: accepted, rejected, or archived at its delivery limit")
-		return
-	case e.Staged:
-		x.Member, x.ProducerID, x.Epoch = e.Member, &e.By.ID, &e.By.Epoch
-		x.say("pending", "the transaction of producer id %d, epoch %d, holds it until it ends", e.By.ID, e.By.Epoch)
 		return
 	}
 	switch e.State {

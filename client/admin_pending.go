@@ -23,7 +23,7 @@ func (a *Admin) Pending(ctx context.Context, group, topic string, partition int3
 	return func(yield func(PendingCommit, error) bool) {
 		tp := TopicPartition{topic, partition}
 		for from >= 0 {
-			pending, err := a.pendingPage(ctx, group, tp, from)
+			pending, err := a.pendingPage(ctx, group, tp, from, gapsPerPage)
 			if err != nil {
 				yield(PendingCommit{}, err)
 				return
@@ -42,8 +42,8 @@ func (a *Admin) Pending(ctx context.Context, group, topic string, partition int3
 	}
 }
 
-func (a *Admin) pendingPage(ctx context.Context, group string, tp TopicPartition, from int64) (*protocol.Pending, error) {
-	page, err := a.firstPage(ctx, group, tp, protocol.GapsRequest{From: from, MaxRuns: 1, MaxPending: gapsPerPage})
+func (a *Admin) pendingPage(ctx context.Context, group string, tp TopicPartition, from int64, maxRuns int32) (*protocol.Pending, error) {
+	page, err := a.firstPage(ctx, group, tp, protocol.GapsRequest{From: from, MaxRuns: 1, MaxPending: maxRuns})
 	if err != nil {
 		return nil, err
 	}
@@ -52,4 +52,20 @@ func (a *Admin) pendingPage(ctx context.Context, group string, tp TopicPartition
 		return nil, ledgerError(group, &page)
 	}
 	return page.pending, nil
+}
+
+// PendingIn returns the open transaction that has acknowledged one offset for a group, if
+// there is one, with nothing but that offset.
+func (a *Admin) PendingIn(ctx context.Context, group, topic string, partition int32, offset int64) (PendingCommit, bool, error) {
+	pending, err := a.pendingPage(ctx, group, TopicPartition{topic, partition}, offset, 1)
+	if err != nil {
+		return PendingCommit{}, false, err
+	}
+	for _, t := range pending.Transactions {
+		if len(t.Runs) > 0 && t.Runs[0].Start == offset { // what begins below is cut off there
+			t.Offset, t.Runs = protocol.NoOffset, []Run{{Start: offset, End: offset + 1}}
+			return t, true, nil
+		}
+	}
+	return PendingCommit{}, false, nil
 }

@@ -104,6 +104,13 @@ func TestAdminTurnsThePagesOfWhatIsPending(t *testing.T) {
 		}
 		_, err = pending(33)
 		require.NoError(t, err)
+		_, ok, err := a.PendingIn(t.Context(), "g", "t", 0, 3)
+		require.NoError(t, err)
+		require.False(t, ok, "the next one lies above")
+		at, ok, err := a.PendingIn(t.Context(), "g", "t", 0, 4)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, PendingCommit{ProducerID: 5, Offset: -1, Runs: []Run{run(4, 5)}}, at)
 	})
 }
 

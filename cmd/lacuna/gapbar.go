@@ -12,12 +12,12 @@ import (
 // single open offset among a million is seen.
 type shades struct {
 	all, most, half, some, none, beyond rune
-	mark                                rune // below a cell that holds something to be marked
+	acquired, pending                   rune // below a cell that holds something of the kind
 }
 
 var (
-	blockShades = shades{all: '█', most: '▓', half: '▒', some: '░', none: '·', beyond: ' ', mark: '▲'}
-	asciiShades = shades{all: '#', most: '+', half: '=', some: '-', none: '.', beyond: ' ', mark: '^'}
+	blockShades = shades{all: '█', most: '▓', half: '▒', some: '░', none: '·', beyond: ' ', acquired: '▲', pending: '◆'}
+	asciiShades = shades{all: '#', most: '+', half: '=', some: '-', none: '.', beyond: ' ', acquired: '^', pending: '~'}
 )
 
 // gapBar draws a range of offsets as a row of cells. Open runs are added one by one, so
@@ -25,7 +25,7 @@ var (
 type gapBar struct {
 	start, end int64   // the offsets it covers, half-open
 	open       []int64 // open offsets in each cell
-	marked     []bool  // cells to be marked, nil: none
+	marks      []rune  // below the cells, 0: none; nil: none at all
 }
 
 // newGapBar covers [start, end) with at most width cells, each of one offset or more.
@@ -60,29 +60,28 @@ func (b *gapBar) addOpen(r client.Run) {
 	}
 }
 
-// mark marks the cells that hold offsets of r.
-func (b *gapBar) mark(r client.Run) {
+// mark puts a sign below the cells that hold offsets of r, in place of another.
+func (b *gapBar) mark(r client.Run, sign rune) {
 	from, to := max(r.Start, b.start), min(r.End, b.end)
 	if from >= to {
 		return
 	}
-	if b.marked == nil {
-		b.marked = make([]bool, len(b.open))
+	if b.marks == nil {
+		b.marks = make([]rune, len(b.open))
 	}
 	for i := b.cellOf(from); i <= b.cellOf(to-1); i++ {
-		b.marked[i] = true
+		b.marks[i] = sign
 	}
 }
 
 // drawMarks returns the row of marks, "" if there are none.
 func (b *gapBar) drawMarks(s shades) string {
 	var row strings.Builder
-	for _, marked := range b.marked {
-		if marked {
-			row.WriteRune(s.mark)
-		} else {
-			row.WriteRune(s.beyond)
+	for _, sign := range b.marks {
+		if sign == 0 {
+			sign = s.beyond
 		}
+		row.WriteRune(sign)
 	}
 	return strings.TrimRight(row.String(), string(s.beyond))
 }

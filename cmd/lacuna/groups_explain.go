@@ -52,12 +52,8 @@ waits for: earlier records of its key, a backoff, a transaction, a dead letter.`
 			}
 			e := explain(&ledgers[0], page.Gaps, offset)
 			if e.State == "open" {
-				pending, err := c.pending(cmd.Context(), args[0])
-				if err != nil {
+				if err := c.explainPending(cmd.Context(), a, &ledgers[0], &e); err != nil {
 					return err
-				}
-				if pending[ledgers[0].TopicPartition] {
-					e.Why += "; an open transaction has acknowledged records of the partition, maybe this one: see lacuna transactions list"
 				}
 			}
 			if e.State == "open" && c.isShareGroup(cmd.Context(), args[0]) {
@@ -78,6 +74,30 @@ waits for: earlier records of its key, a backoff, a transaction, a dead letter.`
 // readerDelivers is what follows for a reader; members of share groups get what is open
 // anyway.
 const readerDelivers = "it is delivered again when a reader of the group starts"
+
+// explainPending says in what transaction an offset is pending, if it is.
+func (c *cli) explainPending(ctx context.Context, a *client.Admin, l *client.Ledger, e *explanation) error {
+	held, ok, err := a.PendingIn(ctx, l.Group, l.Topic, l.Partition, e.Offset)
+	switch {
+	case err != nil && !errors.Is(err, client.ErrNoEcho):
+		return c.reach(err)
+	case ok:
+		in := inTransaction{ProducerID: held.ProducerID, ProducerEpoch: held.ProducerEpoch}
+		names := map[int64]string{in.ProducerID: ""}
+		if err := nameProducers(ctx, a, names); err != nil {
+			return err
+		}
+		in.TransactionalID = names[in.ProducerID]
+		e.State, e.Why = "pending", fmt.Sprintf("it is with %v: committed if that commits, open again if it aborts", &in)
+		e.Transaction = &in
+		return nil
+	}
+	unstable, err := c.unstable(ctx, l.Group)
+	if unstable[l.TopicPartition] {
+		e.Why += "; an open transaction commits something of the partition: see lacuna groups gaps, lacuna transactions list"
+	}
+	return err
+}
 
 // explainShare says what the admin listener knows of an offset.
 func (c *cli) explainShare(cmd *cobra.Command, group, topic string, partition int32, offset int64) error {
@@ -118,6 +138,8 @@ type explanation struct {
 	Offset int64  `json:"offset"`
 	State  string `json:"state"`
 	Why    string `json:"why"`
+	// Transaction is the one that the offset is pending in.
+	Transaction *inTransaction `json:"transaction,omitempty"`
 }
 
 // explain finds the state of an offset. Gaps are the first from it on, if there is one.

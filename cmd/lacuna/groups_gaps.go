@@ -26,8 +26,9 @@ func groupsGapsCommand(c *cli) *cobra.Command {
 		Use:   "gaps GROUP",
 		Short: "Draw what a group has committed and what it has left open",
 		Long: `Draw each of a group's ledgers: the offsets from the stable to the max commit offset as a
-bar, darker where more is committed, and list the first gaps. With --admin, of a share
-group the bar reaches up to the last acquired record, and those are marked and listed.`,
+bar, darker where more is committed, and list the first gaps. What open transactions hold is
+marked and listed with the transaction. With --admin, of a share group the bar reaches up to
+the last acquired record, and those are marked and listed too.`,
 		Example: `  lacuna groups gaps billing
   lacuna groups gaps billing --admin 127.0.0.1:9093
   lacuna groups gaps billing -t orders -p 0 --limit 0 -o json`,
@@ -52,16 +53,16 @@ group the bar reaches up to the last acquired record, and those are marked and l
 					return err
 				}
 			}
-			pending, err := c.pending(cmd.Context(), args[0])
+			unstable, err := c.unstable(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			for i := range ledgers {
-				d := drawing{ledger: &ledgers[i], limit: limit, shades: style, width: c.drawWidth(width), pending: pending[ledgers[i].TopicPartition]}
+				d := drawing{ledger: &ledgers[i], limit: limit, shades: style, width: c.drawWidth(width), unstable: unstable[ledgers[i].TopicPartition]}
 				if status != nil {
 					d.dealt = partitionStatus(status, ledgers[i].Topic, ledgers[i].Partition)
 				}
-				if err := d.read(cmd, a); err != nil {
+				if err := d.read(cmd, c, a); err != nil {
 					return err
 				}
 				if c.output == "json" {
@@ -77,7 +78,7 @@ group the bar reaches up to the last acquired record, and those are marked and l
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 10, "list at most that many gaps, and acquired runs, of each ledger (0: all)")
+	cmd.Flags().IntVar(&limit, "limit", 10, "list at most that many gaps, and acquired and pending runs, of each ledger (0: all)")
 	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw without block characters")
 	cmd.Flags().IntVar(&width, "width", 0, "width of the bar (0: that of the terminal)")
 	return cmd
@@ -102,27 +103,35 @@ func separator(i int) string {
 
 // drawing is one ledger as a picture and a list.
 type drawing struct {
-	ledger *client.Ledger
-	limit  int // gaps to list, 0: all
-	shades shades
-	width  int
-	dealt  *broker.SharePartitionStatus // nil: it is not known what is acquired
-	// pending tells that an open transaction has acknowledged records.
-	pending bool
+	ledger  *client.Ledger
+	limit   int // gaps to list, 0: all
+	shades  shades
+	width   int
+	dealt   *broker.SharePartitionStatus // nil: it is not known what is acquired
+	pending pendingOf
+	// unstable tells that an open transaction commits something, which pending may not
+	// tell: it knows of ledgers only.
+	unstable bool
 
 	bar  *gapBar
 	gaps []client.Run // the first ones
 }
 
-// read reads the gaps, of which only the first ones are kept.
-func (d *drawing) read(cmd *cobra.Command, a *client.Admin) error {
+// read reads what is pending, and the gaps, of which only the first ones are kept.
+func (d *drawing) read(cmd *cobra.Command, c *cli, a *client.Admin) (err error) {
 	l := d.ledger
+	if d.pending, err = c.pendingIn(cmd.Context(), a, l); err != nil && !errors.Is(err, client.ErrNoEcho) {
+		return err
+	}
 	d.bar = newGapBar(max(l.Stable, 0), d.end(), d.width)
 	if l.Err == nil {
 		d.bar.addOpen(client.Run{Start: max(l.MaxCommit, 0), End: d.end()})
 	}
 	for _, h := range d.held() {
-		d.bar.mark(client.Run{Start: h.First, End: h.Last + 1})
+		d.bar.mark(client.Run{Start: h.First, End: h.Last + 1}, d.shades.acquired)
+	}
+	for _, r := range d.pending.runs {
+		d.bar.mark(client.Run{Start: r.First, End: r.Last + 1}, d.shades.pending)
 	}
 	if l.Err != nil || l.Gaps == 0 {
 		return nil
@@ -152,6 +161,9 @@ func (d *drawing) end() int64 {
 	end := max(d.ledger.MaxCommit, 0)
 	if held := d.held(); len(held) > 0 {
 		end = max(end, held[len(held)-1].Last+1)
+	}
+	for _, r := range d.pending.runs {
+		end = max(end, r.Last+1)
 	}
 	return end
 }
@@ -187,12 +199,19 @@ func (d *drawing) text() string {
 		fmt.Fprintf(&b, "  acquired           %15s   and %s delayed, %s pending, %s waiting for dead letters\n", humanize.Comma(int64(d.dealt.Acquired)),
 			humanize.Comma(int64(d.dealt.Delayed)), humanize.Comma(int64(d.dealt.Pending)), humanize.Comma(int64(d.dealt.DeadLetters)))
 	}
-	if d.pending {
-		fmt.Fprintf(&b, "  pending            %15s   an open transaction has acknowledged records; see lacuna transactions list\n", "")
-	}
+	d.pendingInWords(&b)
 	d.list(&b)
+	d.pending.list(&b, d.limit)
 	d.listHeld(&b)
 	return b.String()
+}
+
+// pendingInWords says how much is pending, if anything.
+func (d *drawing) pendingInWords(b *strings.Builder) {
+	if d.unstable && d.pending.empty() {
+		fmt.Fprintf(b, "  pending            %15s   an open transaction commits an offset; see lacuna transactions list\n", "")
+	}
+	d.pending.summary(b)
 }
 
 func (d *drawing) gapsInWords() string {
@@ -221,11 +240,14 @@ func (d *drawing) scale(row string) string {
 func (d *drawing) legend() string {
 	s := d.shades
 	perCell := (d.bar.end - d.bar.start) / int64(len(d.bar.open))
-	acquired := ""
+	signs := ""
 	if len(d.held()) > 0 {
-		acquired = fmt.Sprintf("  %c acquired", s.mark)
+		signs = fmt.Sprintf("  %c acquired", s.acquired)
 	}
-	return fmt.Sprintf("%c committed  %c%c%c partly  %c open%s; a cell is %s", s.all, s.most, s.half, s.some, s.none, acquired,
+	if len(d.pending.runs) > 0 {
+		signs += fmt.Sprintf("  %c pending", s.pending)
+	}
+	return fmt.Sprintf("%c committed  %c%c%c partly  %c open%s; a cell is %s", s.all, s.most, s.half, s.some, s.none, signs,
 		plural(perCell, "offset", "offsets"))
 }
 
@@ -274,9 +296,10 @@ func (d *drawing) list(b *strings.Builder) {
 type drawnLedger struct {
 	describedLedger
 	Window []gapJSON `json:"window"`
-	// Pending: an open transaction has acknowledged records.
-	Pending bool                         `json:"pending,omitempty"`
-	Dealt   *broker.SharePartitionStatus `json:"dealt,omitempty"`
+	// Unstable: an open transaction commits an offset or holds records.
+	Unstable bool                         `json:"unstable,omitempty"`
+	Pending  *pendingJSON                 `json:"pending,omitempty"`
+	Dealt    *broker.SharePartitionStatus `json:"dealt,omitempty"`
 }
 
 type gapJSON struct {
@@ -285,7 +308,7 @@ type gapJSON struct {
 }
 
 func (d *drawing) json() drawnLedger {
-	out := drawnLedger{describedLedger: describeLedger(d.ledger), Window: []gapJSON{}, Dealt: d.dealt, Pending: d.pending}
+	out := drawnLedger{describedLedger: describeLedger(d.ledger), Window: []gapJSON{}, Dealt: d.dealt, Unstable: d.unstable, Pending: d.pending.json(d.limit)}
 	for _, gap := range d.gaps {
 		out.Window = append(out.Window, gapJSON{First: gap.Start, Last: gap.End - 1})
 	}

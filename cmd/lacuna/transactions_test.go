@@ -3,21 +3,25 @@ package main
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // openTransaction ID GROUP TOPIC OFFSET leaves a transaction open that has written a record
-// to partition 0 of the topic, and acknowledged one of it for a group.
+// to partition 0 of the topic, and acknowledged one of it for a group, or with plain:OFFSET
+// committed as a stock consumer does. Of a share group it does so as the first member.
 func openTransaction(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 4 {
 		ts.Fatalf("usage: open-transaction ID GROUP TOPIC OFFSET")
 	}
-	offset, err := strconv.ParseInt(args[3], 10, 64)
+	number, plain := strings.CutPrefix(args[3], "plain:")
+	offset, err := strconv.ParseInt(number, 10, 64)
 	ts.Check(err)
 	ctx := context.Background()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(ts.Getenv("LACUNA_BOOTSTRAP")), kgo.TransactionalID(args[0]), kgo.DefaultProduceTopic(args[2]),
@@ -31,6 +35,9 @@ func openTransaction(ts *testscript.TestScript, neg bool, args []string) {
 
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
 	req.TransactionalID, req.Group, req.ProducerID, req.ProducerEpoch = args[0], args[1], id, epoch
+	if g := describeShareGroup(ctx, kadm.NewClient(cl), args[1]); g != nil {
+		req.MemberID, req.Generation = g.Members[0].MemberID, g.Members[0].MemberEpoch
+	}
 	metadata := kmsg.NewPtrMetadataRequest()
 	topic := kmsg.NewMetadataRequestTopic()
 	topic.Topic = &args[2]
@@ -40,9 +47,11 @@ func openTransaction(ts *testscript.TestScript, neg bool, args []string) {
 	t := kmsg.NewTxnOffsetCommitRequestTopic()
 	t.Topic, t.TopicID = args[2], found.Topics[0].TopicID
 	p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
-	p.Offset = -1
-	individual := protocol.IndividualOffsets{Commit: []protocol.Run{{Start: offset, End: offset + 1}}, Origin: protocol.NoOrigin}
-	p.UnknownTags.Set(protocol.ExtensionTag, individual.AppendTo(nil))
+	if p.Offset = offset; !plain {
+		p.Offset = -1
+		individual := protocol.IndividualOffsets{Commit: []protocol.Run{{Start: offset, End: offset + 1}}, Origin: protocol.NoOrigin}
+		p.UnknownTags.Set(protocol.ExtensionTag, individual.AppendTo(nil))
+	}
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, cl)
