@@ -14,8 +14,8 @@ var (
 	ErrAborted = errors.New("the transaction is aborted")
 
 	// ErrConflict says that a record of an aborted transaction was not the caller's any more:
-	// it is committed, or pending in another transaction, or its acquisition has ended. To
-	// try the same again is of no use.
+	// it is committed, or pending in another transaction, or its acquisition has ended, or
+	// the transaction has two deliveries of it. To try the same again is of no use.
 	ErrConflict = errors.New("a record of the transaction is done, or with somebody else")
 
 	// ErrOutcomeUnknown says that a transaction was committed or aborted, and nobody could

@@ -45,6 +45,9 @@ const (
 
 // txnAcks are the records of one Reader or Worker that a transaction acknowledges.
 type txnAcks interface {
+	// claims yields the records, with a pointer that tells the deliveries of each apart.
+	claims(yield func(c txnClaim, delivery any))
+	count() int
 	// hold keeps its owner from doing anything else with the records. If it fails it has
 	// held none.
 	hold() error
@@ -325,6 +328,9 @@ func (tx *Txn) drop() {
 
 // sendAll sends the records that are kept, and the acknowledgements, at the same time.
 func (tx *Txn) sendAll() error {
+	if err := tx.checkOnce(); err != nil {
+		return tx.aborted("acknowledge", err)
+	}
 	for len(tx.acks) > 0 {
 		if err := tx.acks[0].hold(); err != nil {
 			return tx.aborted("acknowledge", err)
