@@ -27,6 +27,7 @@ type eosAccount struct {
 		told    map[string]int // how many have each fate
 		seen    *eosSeen
 		at      map[eosOffset]string // what was seen at an offset
+		again   int                  // records that were read more than once
 		notes   []string             // the last ones
 		faults  []string
 	}
@@ -87,10 +88,14 @@ func (a *eosAccount) see(partition int32, offset int64, value string) {
 	defer a.mu.Unlock()
 	value = strings.TrimRight(value, "\x00") // of a filler, which is large
 	place := eosOffset{partition, offset}
-	if was, again := a.mu.at[place]; !again {
+	was, again := a.mu.at[place]
+	switch {
+	case !again:
 		a.mu.at[place] = value
 		a.mu.seen.see(partition, value)
-	} else if was != value {
+	case was == value:
+		a.mu.again++
+	default:
 		a.mu.faults = append(a.mu.faults, fmt.Sprintf("partition %d, offset %d: first %.40q, then %.40q", partition, offset, was, value))
 	}
 	a.changedLocked()

@@ -37,7 +37,7 @@ func TestExactlyOnceOutOfOrder(t *testing.T) {
 	for _, mode := range []string{"round-robin", "key-ordered", "key-range", eosReaders} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			for seed := range seeds(t, scaled(1, 4)) {
+			for seed := range seeds(t, scaled(3, 10)) {
 				t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { newEOSRun(t, mode, uint64(seed), 2000).run() })
 			}
 			if long() {
@@ -189,8 +189,8 @@ func (r *eosRun) finish(all int) {
 	}
 	r.account.mu.Lock()
 	defer r.account.mu.Unlock()
-	r.t.Logf("%d inputs, %d keys: %v; transactions: %v; %d of %d records are of aborted ones",
-		r.inputs, r.keys, r.done, r.account.mu.told, written-visible, written)
+	r.t.Logf("%d inputs, %d keys: %v; transactions: %v; %d of %d records are of aborted ones, %d were read again",
+		r.inputs, r.keys, r.done, r.account.mu.told, written-visible, written, r.account.mu.again)
 	require.Positive(r.t, r.account.mu.told[eosCommitted])
 	require.Positive(r.t, r.account.mu.told[eosConflict], "no two transactions wanted the same record")
 	require.Greater(r.t, written, visible, "nothing was aborted that had been written")
