@@ -23,7 +23,7 @@ func (r *Reader) awaitPending(ctx context.Context, partitions []*partition) erro
 	held, err := r.pendingIn(ctx, partitions)
 	for tries := 1; err == nil && len(held) > 0; tries++ {
 		if !sleep(ctx, min(r.cfg.backoff(tries), time.Millisecond<<min(tries, 8))) {
-			return fmt.Errorf("wait for transactions that hold offsets of group %s: %w", r.cfg.group, context.Cause(ctx))
+			break
 		}
 		left := slices.DeleteFunc(slices.Clone(partitions), func(p *partition) bool { return held[p.tp] == nil })
 		var now map[TopicPartition]map[txnEpoch]bool
@@ -40,6 +40,9 @@ func (r *Reader) awaitPending(ctx context.Context, partitions []*partition) erro
 				delete(held, tp)
 			}
 		}
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("wait for transactions that hold offsets of group %s: %w", r.cfg.group, context.Cause(ctx))
 	}
 	return err
 }
