@@ -21,25 +21,28 @@ func TestMain(m *testing.M) {
 // its own, in memory. UPDATE=1 rewrites what the commands are expected to print.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir:           "testdata",
-		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"acquire": acquire, "open-transaction": openTransaction},
+		Dir: "testdata",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"acquire": acquire, "open-transaction": openTransaction, "hang": hang,
+		},
 		UpdateScripts: os.Getenv("UPDATE") != "",
 		Setup: func(env *testscript.Env) error {
-			b, err := broker.Start(context.Background(), broker.Config{
+			b := &scriptBroker{t: t, config: broker.Config{
 				Listen: []string{"127.0.0.1:0"}, DataDir: "data", FS: vfs.NewMem(), Admin: "127.0.0.1:0",
 				Settings: map[string]string{
 					"offsets.topic.num.partitions":     "2",
 					"group.initial.rebalance.delay.ms": "0",
 				},
-			})
-			if err != nil {
+			}}
+			if err := b.start(); err != nil {
 				return err
 			}
 			env.Defer(func() {
-				if err := b.Stop(context.Background()); err != nil {
+				if err := b.stop(); err != nil {
 					t.Errorf("stop the broker: %v", err)
 				}
 			})
+			env.Values[underTest{}] = b
 			env.Setenv("LACUNA_BOOTSTRAP", b.Addr())
 			env.Setenv("ADMIN", b.AdminAddr())
 			// Under the race detector every process would rest for a second at its end.
@@ -48,6 +51,23 @@ func TestScripts(t *testing.T) {
 		},
 	})
 }
+
+// scriptBroker is the broker of one script, which commands may stop and start again.
+type scriptBroker struct {
+	*broker.Broker
+	t      *testing.T
+	config broker.Config
+}
+
+// underTest is the key of a script's broker.
+type underTest struct{}
+
+func (b *scriptBroker) start() (err error) {
+	b.Broker, err = broker.Start(context.Background(), b.config)
+	return err
+}
+
+func (b *scriptBroker) stop() error { return b.Stop(context.Background()) }
 
 // acquire GROUP TOPIC N has a member of a share group acquire N records of a topic, one by
 // one, and keep them until the script ends.

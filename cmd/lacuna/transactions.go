@@ -23,7 +23,7 @@ with nobody. It is aborted when its time-out is over, or by you.`,
 	}
 	c.connectFlags(cmd)
 	c.outputFlag(cmd)
-	cmd.AddCommand(transactionsListCommand(c), transactionsDescribeCommand(c), transactionsAbortCommand(c))
+	cmd.AddCommand(transactionsListCommand(c), transactionsDescribeCommand(c), transactionsAbortCommand(c), transactionsFindHangingCommand(c))
 	return cmd
 }
 
@@ -149,7 +149,7 @@ to. A partition of __consumer_offsets means that records were acknowledged.
 
 With --topic and --partition describe the producers that the partition remembers instead,
 and where their open transactions begin. One that no transactional id has any more hangs;
-see lacuna transactions abort --help.`,
+see lacuna transactions find-hanging --help.`,
 		Example: `  lacuna transactions describe billing-0
   lacuna transactions describe -t orders -p 0`,
 		RunE: func(cmd *cobra.Command, ids []string) error {

@@ -23,10 +23,9 @@ func transactionsAbortCommand(c *cli) *cobra.Command {
 		Long: `Abort the open transaction of a transactional id. Its producer is fenced: it can do nothing
 more before it begins anew.
 
-A transaction that hangs in a partition and that no transactional id knows, as bugs of
-clients and brokers before KIP-890 left behind, is named by --topic, --partition and
---start-offset, as lacuna transactions describe -t -p shows it. Then an abort marker is
-written to that partition only. That is refused while a transactional id knows of it.`,
+A transaction that hangs in a partition, as lacuna transactions find-hanging shows it, is
+named by --topic, --partition and --start-offset. Then an abort marker is written to that
+partition only. That is refused while the open transaction of a transactional id has it.`,
 		Example: `  lacuna transactions abort billing-0
   lacuna transactions abort -t orders -p 0 --start-offset 1204`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -106,7 +105,7 @@ func (c *cli) abortHanging(cmd *cobra.Command, adm *kadm.Client, at *partitionFl
 		if p.CurrentTxnStartOffset != start {
 			continue
 		}
-		if err := c.refuseKnown(cmd, adm, p.ProducerID); err != nil {
+		if err := c.refuseKnown(cmd, adm, p.ProducerID, at); err != nil {
 			return err
 		}
 		if err := c.confirm(yes, fmt.Sprintf("abort the transaction of producer %d that begins at offset %d of %s?", p.ProducerID, start, where)); err != nil {
@@ -122,15 +121,12 @@ func (c *cli) abortHanging(cmd *cobra.Command, adm *kadm.Client, at *partitionFl
 }
 
 // refuseKnown refuses to go behind the back of a coordinator that has the transaction.
-func (c *cli) refuseKnown(cmd *cobra.Command, adm *kadm.Client, producerID int64) error {
-	known, err := adm.ListTransactions(cmd.Context(), []int64{producerID}, []string{"Ongoing", "PrepareCommit", "PrepareAbort"})
-	if err != nil {
-		return c.reach(err)
-	}
-	for id := range known {
+func (c *cli) refuseKnown(cmd *cobra.Command, adm *kadm.Client, producerID int64, at *partitionFlags) error {
+	id, known, err := coordinated(cmd.Context(), adm, producerID, at.topic, at.partition)
+	if known {
 		return fmt.Errorf("the transaction does not hang: it is that of transactional id %s; `lacuna transactions abort %s` aborts it", id, id)
 	}
-	return nil
+	return c.reach(err)
 }
 
 func (c *cli) writeAbort(cmd *cobra.Command, adm *kadm.Client, at *partitionFlags, p *kadm.DescribedProducer) error {

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"path"
 	"strconv"
 	"strings"
+	"time"
 
+	topicids "github.com/lacunamq/lacuna/broker/metadata"
+	"github.com/lacunamq/lacuna/commitlog/logtest"
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -12,6 +16,35 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+// hang TOPIC PRODUCER leaves a transaction of an hour ago open in partition 0 of a topic, by
+// writing to its log while the broker is stopped. The producer is an id, or a transactional
+// id, whose coordinator does not hear of it.
+func hang(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: hang TOPIC PRODUCER")
+	}
+	ctx := context.Background()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(ts.Getenv("LACUNA_BOOTSTRAP")))
+	ts.Check(err)
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	topics, err := adm.ListTopics(ctx, args[0])
+	ts.Check(err)
+	producer, err := strconv.ParseInt(args[1], 10, 64)
+	if err != nil {
+		described, err := adm.DescribeTransactions(ctx, args[1])
+		ts.Check(err)
+		producer = described[args[1]].ProducerID
+	}
+	under := ts.Value(underTest{}).(*scriptBroker)
+	ts.Check(under.stop())
+	dir := path.Join("data", "topics", topicids.TopicID(topics[args[0]].ID).String(), "0")
+	logtest.LeaveOpen(under.t, under.config.FS, dir, logtest.InTxn(producer, 0, 0), time.Now().Add(-time.Hour).UnixMilli())
+	ts.Check(under.start())
+	ts.Setenv("LACUNA_BOOTSTRAP", under.Addr())
+	ts.Setenv("ADMIN", under.AdminAddr())
+}
 
 // openTransaction ID GROUP TOPIC OFFSET leaves a transaction open that has written a record
 // to partition 0 of the topic, and acknowledged one of it for a group, or with plain:OFFSET

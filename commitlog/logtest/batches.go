@@ -3,7 +3,9 @@ package logtest
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lacunamq/lacuna/commitlog"
@@ -29,6 +31,19 @@ func Plain() protocol.BatchOptions { return protocol.PlainBatch(0) }
 // Produced is the options of an idempotent producer's batch.
 func Produced(id int64, epoch int16, sequence int32) protocol.BatchOptions {
 	return protocol.BatchOptions{ProducerID: id, ProducerEpoch: epoch, BaseSequence: sequence}
+}
+
+// LeaveOpen appends a transactional batch to the log in a directory, which nobody has
+// open: a transaction that no coordinator knows, as bugs of producers and brokers have
+// left behind. No request makes one.
+func LeaveOpen(t testing.TB, fs vfs.FS, dir string, o protocol.BatchOptions, ms int64) commitlog.Appended {
+	t.Helper()
+	l, err := commitlog.Open(commitlog.Options{FS: fs, Dir: dir, Name: dir, Fsync: true, Config: commitlog.DefaultConfig(), Now: time.Now})
+	require.NoError(t, err)
+	done, err := l.Append(Batch(t, o, 1, ms), commitlog.AppendOptions{Internal: true})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return done
 }
 
 // InTxn is the options of a transactional producer's batch.
