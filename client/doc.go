@@ -19,6 +19,10 @@
 //   - Members of a consumer group that share partitions. A [GroupReader] joins a group, whose
 //     balancer splits the key slots of partitions between members when there are more
 //     members than partitions ([SplitBalancer]), and reads what it is assigned with Readers.
+//     A [Member] is one that leaves to its owner what is assigned and read.
+//
+//   - State made of records. A Reader may deliver what is committed too and tell it apart
+//     ([DeliverCommitted]), so that state is brought up to where the group is.
 //
 //   - Exactly once, out of order. A [Transactor] runs units of work, of Workers and Readers,
 //     as transactions: what a unit produces and what it acknowledges become visible together
@@ -51,7 +55,7 @@
 // Within one Reader, records of a partition come in offset order, except that open gaps
 // come again from the lowest on when they are asked for. A record whose offset is known
 // to be committed, by this Reader or by another one since the last refresh of the ledger,
-// is not delivered.
+// is not delivered, unless the Reader was told to ([DeliverCommitted]).
 //
 // Under [ReadCommitted] the records of aborted transactions are not delivered, and
 // since they would stay gaps for ever, the Reader commits those of its slots itself.
@@ -76,9 +80,10 @@
 // Brokers, TLS, SASL, dialers and loggers are kgo's, given with [KafkaOpts]. Every Reader
 // has a kgo client of its own, because all fetches of a client to one broker share one
 // connection, and a long poll of one Reader would make the others wait. A Worker has two, one
-// to fetch and one for all else; a GroupReader has one to be a member, and one for each
-// different range of slots that it holds, or for the partitions that it began to read whole in
-// the same generation. A Transactor has one for each transaction that it may have on its way.
+// to fetch and one for all else; a Member has one, besides those of its Readers; a GroupReader
+// has one to be a member, and one for each different range of slots that it holds, or for the
+// partitions that it began to read whole in the same generation. A Transactor has one for each
+// transaction that it may have on its way.
 //
 // # Errors
 //

@@ -46,8 +46,8 @@ var (
 	ErrNoPosition = errors.New("no position to read from, and the reader was told not to reset")
 )
 
-// ErrRevoked marks what a [GroupReader] could no longer do with records whose range went to
-// another member of the group, or may have.
+// ErrRevoked marks what a [GroupReader], or a Reader of a [Member], could no longer do with
+// records that went to another member of the group, or may have.
 var ErrRevoked = errors.New("the range of this record was taken from this member of the group")
 
 // revokedError is ErrRevoked with the reason.

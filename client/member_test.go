@@ -115,6 +115,37 @@ func TestReaderOfAMemberFollowsGenerations(t *testing.T) {
 	require.EqualValues(t, 4, s.ledger().Stable)
 }
 
+// Commits go on while the member goes from generation to generation, whether they are sent
+// in one or between two.
+func TestCommitsThroughManyGenerations(t *testing.T) {
+	const records = 400
+	s := newServer(t)
+	s.produce(records)
+	a := s.joinGroup(nil)
+	b := s.joinGroup(nil)
+	<-a.begun
+	<-b.begun
+	r := a.read()
+	in := pollN(t, r, records)
+	done := make(chan error)
+	go func() {
+		for _, record := range in {
+			if err := r.Commit(context.Background(), record); err != nil {
+				done <- err
+				return
+			}
+		}
+		close(done)
+	}()
+	for range 10 {
+		b.Rejoin()
+		<-a.begun
+	}
+	require.NoError(t, <-done)
+	require.EqualValues(t, records, s.ledger().Stable)
+	require.Empty(t, a.lost)
+}
+
 // What a member commits after the group has removed it is refused. It comes back by
 // itself, as somebody else, and its Readers before stay refused.
 func TestMemberThatIsLost(t *testing.T) {
@@ -178,6 +209,24 @@ func TestMemberThatGivesNothingUp(t *testing.T) {
 	<-m.lost
 	<-m.begun
 	<-m.begun
+}
+
+// Assigned may take longer than a session: the member goes on with its heartbeats.
+func TestMemberThatTakesItsTime(t *testing.T) {
+	s := newServer(t)
+	s.produce(1)
+	returned := make(chan struct{}, 1)
+	m := s.joinGroup(func(ctx context.Context, _ *client.Member, _ int32) bool {
+		<-ctx.Done()
+		returned <- struct{}{}
+		return false
+	}, client.MemberOpts(kgo.RebalanceTimeout(2*time.Second), kgo.SessionTimeout(500*time.Millisecond)))
+	<-returned
+	r := m.read()
+	require.NoError(t, r.Commit(t.Context(), pollN(t, r, 1)...))
+	_, generation := m.ID()
+	require.EqualValues(t, 1, generation)
+	require.Empty(t, m.lost)
 }
 
 // The generation after one in which others wait for the member begins at once.

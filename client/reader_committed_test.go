@@ -10,6 +10,8 @@ import (
 	"github.com/lacunamq/lacuna/client"
 	"github.com/lacunamq/lacuna/keyfilter"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -117,6 +119,43 @@ func TestReaderWaitsForTransactionsThatArePending(t *testing.T) {
 	}()
 	require.ErrorIs(t, r.RedeliverOpen(ctx), why)
 	last.end()
+}
+
+// A stock client that asks for stable offsets is told, once and at once, that a transaction
+// may change them, also when it has acknowledged single records only.
+func TestStableOffsetsWhileRecordsArePending(t *testing.T) {
+	s := newServer(t)
+	s.produce(3)
+	r := s.open(client.Group("g"))
+	in := pollN(t, r, 3)
+	ask := kmsg.NewPtrOffsetFetchRequest()
+	group := kmsg.NewOffsetFetchRequestGroup()
+	topic := kmsg.NewOffsetFetchRequestGroupTopic()
+	topic.Topic, topic.Partitions = "t", []int32{0}
+	group.Group, group.Topics = "g", append(group.Topics, topic)
+	ask.RequireStable, ask.Groups = true, append(ask.Groups, group)
+	asking := newValve(kmsg.OffsetFetch)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.addr()), kgo.Dialer(asking.dial))
+	require.NoError(t, err)
+	defer cl.Close()
+	stable := func() (offset int64, err error) {
+		t.Helper()
+		infos, err := kadm.NewClient(cl).ListTopics(t.Context(), "t")
+		require.NoError(t, err)
+		ask.Groups[0].Topics[0].TopicID = infos["t"].ID
+		resp, err := ask.RequestWith(t.Context(), cl)
+		require.NoError(t, err)
+		p := &resp.Groups[0].Topics[0].Partitions[0]
+		return p.Offset, kerr.ErrorForCode(p.ErrorCode)
+	}
+	transaction := s.pend("one", in[0])
+	_, err = stable()
+	require.ErrorIs(t, err, kerr.UnstableOffsetCommit)
+	require.Equal(t, 1, asking.count())
+	transaction.end()
+	offset, err := stable()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, offset)
 }
 
 // A Reader that narrows down to a part of its slots delivers nothing else from then on,

@@ -67,6 +67,13 @@ func (v *valve) set(shut bool) {
 	v.turn.Broadcast()
 }
 
+// count is how many requests have come to the valve.
+func (v *valve) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.sent
+}
+
 // awaitHeld returns when a request waits at the valve, which must be shut.
 func (v *valve) awaitHeld() {
 	v.mu.Lock()
