@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -168,6 +169,38 @@ func (w *world) verifyProducers(l *Log, seen *truth) {
 		delete(want, p.ID)
 	}
 	require.Empty(w.t, want, "producers that were forgotten")
+	w.verifyRepeats(l, seen)
+}
+
+// verifyRepeats sends the last batches of each producer again, in a transaction or not: the
+// log still knows them, and where they are.
+func (w *world) verifyRepeats(l *Log, seen *truth) {
+	end := l.Bounds().End
+	type state struct {
+		epoch int16
+		kept  []truthBatch
+	}
+	producers := make(map[int64]*state)
+	for _, b := range seen.batches {
+		p := producers[b.h.ProducerID]
+		if p == nil || p.epoch != b.h.ProducerEpoch {
+			p = &state{epoch: b.h.ProducerEpoch}
+			producers[b.h.ProducerID] = p
+		}
+		if b.marker == nil {
+			p.kept = append(p.kept, b)
+		}
+	}
+	delete(producers, noProducer)
+	for id, p := range producers {
+		for _, b := range p.kept[max(0, len(p.kept)-keptBatches):] {
+			a, err := l.Append(slices.Clone(b.bytes), AppendOptions{})
+			require.NoError(w.t, err)
+			require.True(w.t, a.Duplicate, "offset %d of producer %d", b.h.BaseOffset, id)
+			require.Equal(w.t, [2]int64{b.h.BaseOffset, b.h.LastOffset()}, [2]int64{a.Base, a.Last})
+		}
+	}
+	require.Equal(w.t, end, l.Bounds().End, "none is written twice")
 }
 
 // verifyTimes looks timestamps up and compares with a scan of all records.
