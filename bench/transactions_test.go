@@ -93,6 +93,63 @@ func turn(b *testing.B, tr *client.Transactor, r *client.Reader, out string, pro
 	return time.Since(start)
 }
 
+// BenchmarkTransactionOfSlice is what a user gains who makes one unit of a slice of records:
+// each record is acknowledged and has one output; its unit is a record.
+func BenchmarkTransactionOfSlice(b *testing.B) {
+	for _, producers := range []int{1, 16} {
+		for _, size := range []int{1, 10, 100} {
+			b.Run(fmt.Sprintf("producers=%d/records=%d", producers, size), func(b *testing.B) {
+				benchSlices(b, embedded(b, func(*broker.Config) {}), producers, size)
+			})
+		}
+	}
+}
+
+func benchSlices(b *testing.B, t *target, producers, size int) {
+	ctx := context.Background()
+	in, out := offsets(b, t, (b.N/offsetsAtATime+1)*offsetsAtATime), t.topic(b, 1)
+	tr, err := client.OpenTransactor(ctx, client.SeedBrokers(t.addr), client.TransactionsAtATime(producers))
+	require.NoError(b, err)
+	defer func() { require.NoError(b, tr.Close(ctx)) }()
+	r, err := client.OpenReader(ctx, client.SeedBrokers(t.addr), client.Group(newGroup()), client.Partitions(in, 0))
+	require.NoError(b, err)
+	defer func() { require.NoError(b, r.Close(ctx)) }()
+	var read []*kgo.Record
+	for len(read) < b.N {
+		more, err := r.Poll(ctx)
+		require.NoError(b, err)
+		read = append(read, more...)
+	}
+	slicesOf := make(chan []*kgo.Record, b.N)
+	for unit := range slices.Chunk(read[:b.N], size) {
+		slicesOf <- unit
+	}
+	close(slicesOf)
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for range producers {
+		wg.Go(func() {
+			for unit := range slicesOf {
+				err := tr.Do(ctx, func(tx *client.Txn) error {
+					for range unit {
+						if err := tx.Produce(&kgo.Record{Topic: out, Value: make([]byte, valueBytes)}); err != nil {
+							return err
+						}
+					}
+					return tx.Ack(r, unit...)
+				})
+				if err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
+}
+
 // The transactions that BenchmarkReadCommitted finds.
 const (
 	abortedTxns   = 1000 // and as many that are committed
