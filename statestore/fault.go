@@ -77,16 +77,32 @@ func (db *DB) awaitStop() {
 	}
 }
 
-// guard runs a call into Pebble that takes the lock of its state.
+// guard runs a call into Pebble that takes the lock of its state. Pebble panics, with
+// locks held, when its write-ahead log cannot be written.
 func (db *DB) guard(call func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- call() }()
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				db.abandon(panicError(r))
+			}
+		}()
+		done <- call()
+	}()
 	select {
 	case err := <-done:
 		return err
 	case <-db.abandoned:
 		return db.check()
 	}
+}
+
+// panicError is what a panic was about.
+func panicError(r any) error {
+	if err, ok := r.(error); ok {
+		return err
+	}
+	return fmt.Errorf("%v", r)
 }
 
 // fail stops the store. The goroutine it starts ends when the calls in progress have
@@ -99,7 +115,7 @@ func (db *DB) fail(err error) {
 	}
 	db.fault.err = err
 	close(db.failed)
-	db.opts.logf("state store %s failed, its views stay as they are on disk: %v", db.dir, err)
+	db.opts.logf("state store %s failed, what it holds on disk stays as it is: %v", db.dir, err)
 	stopped := make(chan struct{})
 	db.fault.stopped = stopped
 	go func() {

@@ -35,6 +35,7 @@ type DB struct {
 	fs   vfs.FS
 	dir  string
 	opts Options
+	tune func(*pebble.Options) // nil, or changes the settings of a view's store
 	lock *pebble.Lock
 
 	failed      chan struct{} // closed by fail
@@ -68,15 +69,20 @@ type DB struct {
 // Open opens the store in dir of fs, and makes one if there is none. An error that is
 // ErrCorrupt says that Destroy and another Open will help.
 func Open(fs vfs.FS, dir string, o Options) (*DB, error) {
-	db := &DB{fs: fs, dir: dir, opts: o}
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("state store %s: %w", dir, err)
+	}
+	return openIn(fs, dir, o, nil)
+}
+
+// openIn opens the store in a directory that there is.
+func openIn(fs vfs.FS, dir string, o Options, tune func(*pebble.Options)) (*DB, error) {
+	db := &DB{fs: fs, dir: dir, opts: o, tune: tune}
 	db.failed, db.abandoned, db.closed = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	db.syncing = make(chan struct{}, 1)
 	db.track.unsynced = map[string]int64{}
 	db.track.durable = map[string]int64{}
 	db.track.generation = map[string]int{}
-	if err := fs.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("state store %s: %w", dir, err)
-	}
 	lock, err := pebble.LockDirectory(dir, fs)
 	if err != nil {
 		return nil, fmt.Errorf("state store %s is in use: %w", dir, err)
@@ -125,14 +131,14 @@ func OpenOrReset(fs vfs.FS, dir string, o Options) (db *DB, damage, err error) {
 func (db *DB) openPebble() (*pebble.DB, error) {
 	opts := db.pebbleOptions(db.fs)
 	opts.Lock = db.lock
+	if db.tune != nil {
+		db.tune(opts)
+	}
 	opened := make(chan *pebble.DB, 1)
 	err := db.guard(func() (err error) {
 		defer func() {
 			if r := recover(); r != nil { // a marker file whose directory cannot be synced
-				err = fmt.Errorf("%v", r)
-				if cause, ok := r.(error); ok {
-					err = cause
-				}
+				err = panicError(r)
 			}
 		}()
 		p, err := pebble.Open(db.dir, opts)
@@ -247,6 +253,11 @@ func (db *DB) Close() error {
 	if errors.Is(err, ErrClosed) {
 		return nil
 	}
+	return db.shut(err)
+}
+
+// shut closes the store, whose last write had the outcome err.
+func (db *DB) shut(err error) error {
 	db.open.Lock()
 	select {
 	case <-db.closed:
