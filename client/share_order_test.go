@@ -30,12 +30,17 @@ func newOrderedShare(t *testing.T) *orderedShare {
 func (s *orderedShare) fetched(offsets ...int64) {
 	f := s.state.nextFetch(s.session, s.now)
 	require.NotNil(s.t, f)
-	got := shareFetched{deadline: s.now.Add(30 * time.Second)}
+	got := shareFetched{deliveries: s.deliveries(offsets...), deadline: s.now.Add(30 * time.Second)}
+	require.Empty(s.t, s.state.fetched(s.session, f, s.now, got).lost)
+}
+
+// deliveries are what a fetch brings for the first time.
+func (s *orderedShare) deliveries(offsets ...int64) (got []*delivery) {
 	for _, offset := range offsets {
 		record := ShareRecord{Record: &kgo.Record{Offset: offset, Key: []byte("key")}, DeliveryCount: 1}
-		got.deliveries = append(got.deliveries, &delivery{record: record, at: s.at, session: s.session})
+		got = append(got, &delivery{record: record, at: s.at, session: s.session})
 	}
-	require.Empty(s.t, s.state.fetched(s.session, f, s.now, got).lost)
+	return got
 }
 
 // handled hands out the record at an offset, which is the next.
@@ -106,6 +111,61 @@ func TestShareFetchThatAnswersAcknowledgementsMayBringStaleRecords(t *testing.T)
 	s.answered(s.says(ackRun{4, 4, ackRelease}), nil)
 	s.fetched(3, 4)
 	s.handled(3)
+}
+
+// A release that is sent while a fetch is on its way may end what that fetch brings: the broker
+// has released the later records of a key by itself, and dealt them anew, before it is asked to.
+func TestShareRefusesWhatItMayHaveReleasedAnew(t *testing.T) {
+	for _, answeredFirst := range []bool{false, true} {
+		s := newOrderedShare(t)
+		s.fetched(2, 3)
+		first := s.handled(2)
+		first.record.DeliveryCount = fewestDeliveries // the broker may archive it, and keep what is behind it
+		f := s.state.nextFetch(s.session, s.now)
+		require.NotNil(t, f)
+		s.state.finish(first, ackRelease, time.Second)
+		s.answered(s.says(ackRun{2, 2, ackRelease}), nil)
+		released := s.says(ackRun{3, 3, ackRelease})
+		if answeredFirst {
+			s.answered(released, nil)
+		}
+		got := shareFetched{deliveries: s.deliveries(2, 3, 4), deadline: s.now.Add(30 * time.Second)}
+		s.state.fetched(s.session, f, s.now, got)
+		if !answeredFirst {
+			s.answered(released, nil)
+		}
+
+		s.state.finish(s.handled(2), ackAccept, time.Second)
+		require.Nil(t, s.state.queue.pop(), "others may have these")
+		require.Nil(t, s.state.nextFetch(s.session, s.now))
+		s.answered(s.says(ackRun{3, 4, ackRelease}), kerr.InvalidRecordState)
+		s.answered(s.says(ackRun{3, 3, ackRelease}), kerr.InvalidRecordState)
+		s.answered(s.says(ackRun{4, 4, ackRelease}), nil)
+		s.answered(s.says(ackRun{2, 2, ackAccept}), nil)
+		require.Empty(t, s.state.queue.lanes)
+		require.Empty(t, s.session.held)
+		s.fetched(3, 4)
+		s.handled(3)
+	}
+}
+
+// The lock of a record ran out, and the fetch on its way brings it anew: what is said of it
+// then is said of that.
+func TestShareDoesNotHandleAgainWhatItAcceptedLate(t *testing.T) {
+	for _, order := range []keepOrder{orderNone, orderByBroker} {
+		s := newOrderedShare(t)
+		s.state.order = order
+		s.fetched(2)
+		f := s.state.nextFetch(s.session, s.now)
+		s.state.finish(s.handled(2), ackAccept, time.Second)
+		require.Len(t, s.answered(s.says(ackRun{2, 2, ackAccept}), nil).acked, 1)
+		got := shareFetched{deliveries: s.deliveries(2), deadline: s.now.Add(30 * time.Second)}
+		s.state.fetched(s.session, f, s.now, got)
+		require.Nil(t, s.state.queue.pop())
+		s.answered(s.says(ackRun{2, 2, ackRelease}), kerr.InvalidRecordState)
+		require.Empty(t, s.state.queue.lanes)
+		require.Empty(t, s.session.held)
+	}
 }
 
 func TestShareDoesNotFetchWhatWouldBeStale(t *testing.T) {

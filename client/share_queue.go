@@ -68,12 +68,7 @@ func (q *shareQueue) push(d *delivery, order keepOrder) bool {
 		q.ready = append(q.ready, d)
 		return true
 	}
-	key := laneKey{d.at, string(d.record.Key)}
-	l := q.lanes[key]
-	if l == nil {
-		l = &lane{key: key, strict: order == orderByBroker}
-		q.lanes[key] = l
-	}
+	l := q.laneFor(d, order)
 	if l.breach != nil {
 		if d.offset() > l.breach.offset {
 			d.lane = l
@@ -85,13 +80,36 @@ func (q *shareQueue) push(d *delivery, order keepOrder) bool {
 	}
 	d.lane = l
 	q.queued++
-	if l.busy != nil || q.blocked[key] > 0 {
+	if l.busy != nil || q.blocked[l.key] > 0 {
 		l.waiting = append(l.waiting, d)
 		return true
 	}
 	l.busy = d
 	q.ready = append(q.ready, d)
 	return true
+}
+
+// refuse takes in a record that a fetch brought and that may not be ours. It is released, and
+// what comes behind it is stale.
+func (q *shareQueue) refuse(d *delivery, order keepOrder) {
+	d.makeStale()
+	if order == orderByBroker && d.record.Key != nil {
+		d.lane = q.laneFor(d, order)
+		q.breach(d, nil).breach.release(d)
+		return
+	}
+	d.session.releases.addDelivery(d, ackRelease)
+}
+
+// laneFor is the lane for a record that comes.
+func (q *shareQueue) laneFor(d *delivery, order keepOrder) *lane {
+	key := laneKey{d.at, string(d.record.Key)}
+	l := q.lanes[key]
+	if l == nil {
+		l = &lane{key: key, strict: order == orderByBroker}
+		q.lanes[key] = l
+	}
+	return l
 }
 
 // pop hands out the next record, nil if there is none.

@@ -58,6 +58,9 @@ type shareFetch struct {
 	records     int // at most
 	add, forget []sharePartition
 	acks        []ackPart
+	// beside are the records that the worker has given up or finished while the fetch was on
+	// its way.
+	beside []sharePlace
 }
 
 // shareAck is one ShareAcknowledge.
@@ -76,6 +79,36 @@ func (f *shareFetch) outcomes() []ackPart {
 		return nil
 	}
 	return f.acks
+}
+
+// noteBeside takes in that an acknowledgement is sent while the fetch, if there is one, is on
+// its way. A release that a handler asks for is not noted: its record is expected to come
+// again.
+func (f *shareFetch) noteBeside(a *shareAck) {
+	if f == nil || a.renews {
+		return
+	}
+	for _, p := range a.parts {
+		for _, item := range p.items {
+			if item.delivery != nil && (a.stale || item.kind != ackRelease) {
+				f.beside = append(f.beside, item.delivery.place())
+			}
+		}
+	}
+}
+
+// doubtful are the places of which nobody knows what the fetch brings. An acknowledgement
+// names an offset and no acquisition: if the broker had ended the one that was meant and
+// dealt the record anew to the fetch, that is what the acknowledgement has ended.
+func (f *shareFetch) doubtful() map[sharePlace]struct{} {
+	if len(f.beside) == 0 {
+		return nil
+	}
+	places := make(map[sharePlace]struct{}, len(f.beside))
+	for _, at := range f.beside {
+		places[at] = struct{}{}
+	}
+	return places
 }
 
 // outcomes are those that the acknowledgement, which may be nil, tells the broker.
@@ -169,6 +202,7 @@ func (s *shareSession) acknowledge(now time.Time) *shareAck {
 	}
 	a.epoch = s.nextEpoch()
 	s.acking = a
+	s.fetching.noteBeside(a)
 	return a
 }
 

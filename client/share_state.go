@@ -106,6 +106,7 @@ func (s *shareState) fetched(ss *shareSession, f *shareFetch, now time.Time, got
 	for _, p := range got.gaps {
 		ss.acks.add(p.at, p.items...)
 	}
+	doubtful := f.doubtful()
 	kept := got.deliveries[:0]
 	for _, d := range got.deliveries {
 		if old := ss.held[d.place()]; old != nil { // it comes again, so it was not ours any more
@@ -114,6 +115,10 @@ func (s *shareState) fetched(ss *shareSession, f *shareFetch, now time.Time, got
 			s.queue.answered(old, false, nil)
 		}
 		ss.held[d.place()] = d
+		if _, ok := doubtful[d.place()]; ok {
+			s.queue.refuse(d, s.order)
+			continue
+		}
 		if s.queue.push(d, s.order) {
 			kept = append(kept, d)
 		}

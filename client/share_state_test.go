@@ -31,6 +31,8 @@ type shareWorld struct {
 	acquired map[int64]time.Time
 	counts   []int
 	done     []bool
+	dealt    map[int64]*delivery // the last of each offset
+	ended    map[*delivery]bool  // by what the worker said
 
 	// On their way.
 	fetch     *shareFetch
@@ -50,7 +52,7 @@ const worldLock = 30 * time.Second
 
 func newShareWorld(t *rapid.T, ordered bool) *shareWorld {
 	w := &shareWorld{t: t, now: time.UnixMilli(0), at: sharePartition{topicID{1}, 0}, decided: make(map[int64]*delivery), acquired: make(map[int64]time.Time),
-		worldTxns: worldTxns{pending: make(map[int64]bool)}}
+		dealt: make(map[int64]*delivery), ended: make(map[*delivery]bool), worldTxns: worldTxns{pending: make(map[int64]bool)}}
 	concurrency := rapid.IntRange(1, 5).Draw(t, "concurrency")
 	w.state = newShareState(concurrency, concurrency+rapid.IntRange(0, 10).Draw(t, "ahead"))
 	if ordered {
@@ -70,9 +72,10 @@ func newShareWorld(t *rapid.T, ordered bool) *shareWorld {
 }
 
 // release makes an offset available, and the later ones of its key with it, unless it was
-// delivered too often.
-func (w *shareWorld) release(offset int64) {
+// delivered too often. asked says that the worker gave it up, and so has to know.
+func (w *shareWorld) release(offset int64, asked bool) {
 	delete(w.acquired, offset)
+	w.ended[w.dealt[offset]] = asked
 	if w.counts[offset] >= w.limit {
 		w.done[offset] = true
 		return
@@ -80,6 +83,7 @@ func (w *shareWorld) release(offset int64) {
 	for o := range w.acquired {
 		if w.state.order == orderByBroker && o > offset && w.keys[o] == w.keys[offset] {
 			delete(w.acquired, o)
+			w.ended[w.dealt[o]] = asked
 			w.counts[o]--
 		}
 	}
@@ -88,7 +92,7 @@ func (w *shareWorld) release(offset int64) {
 func (w *shareWorld) expire() {
 	for o, deadline := range w.acquired {
 		if !deadline.After(w.now) {
-			w.release(o)
+			w.release(o, false)
 		}
 	}
 }
@@ -162,9 +166,10 @@ func (w *shareWorld) apply(parts []ackPart) map[sharePartition]error {
 			case ackRenew:
 				w.acquired[item.first] = w.now.Add(worldLock)
 			case ackRelease:
-				w.release(item.first)
+				w.release(item.first, w.dealt[item.first] == item.delivery || item.delivery.stale)
 			default:
 				delete(w.acquired, item.first)
+				w.ended[w.dealt[item.first]] = true
 				w.done[item.first] = true
 			}
 		}
@@ -182,7 +187,8 @@ func (w *shareWorld) take(most int) (got []*delivery) {
 		w.counts[o]++
 		w.acquired[int64(o)] = w.now.Add(worldLock)
 		record := &kgo.Record{Topic: "t", Offset: int64(o), Key: []byte(w.keys[o])}
-		got = append(got, &delivery{record: ShareRecord{Record: record, DeliveryCount: w.counts[o]}, at: w.at, session: w.ss})
+		w.dealt[int64(o)] = &delivery{record: ShareRecord{Record: record, DeliveryCount: w.counts[o]}, at: w.at, session: w.ss}
+		got = append(got, w.dealt[int64(o)])
 	}
 	return got
 }
@@ -303,6 +309,9 @@ func (w *shareWorld) handlerSteps(steps map[string]func()) {
 				return
 			}
 			w.running = append(w.running, d)
+			if w.ended[d] {
+				w.t.Fatalf("offset %d is handled after the worker has released or finished it", d.offset())
+			}
 			if w.state.order != orderByBroker {
 				return
 			}

@@ -101,7 +101,7 @@ func (w *shareWorld) txnSteps(steps map[string]func(), calm bool) {
 			w.done[o], txn.outcome = true, txnDone
 			return
 		}
-		w.release(o)
+		w.release(o, false)
 		txn.outcome = txnReleased
 	}
 	steps["its end is heard"] = func() {
