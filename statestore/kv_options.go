@@ -105,6 +105,9 @@ func (c *shared) release() {
 // tune turns the settings of a broker's store of views into those of a task's store.
 func (c *shared) tune(o *pebble.Options, readOnly bool) {
 	o.DisableWAL = false
+	// Later formats write into the log how much of it is synced, and take a log that ends
+	// before that for damaged. Syncs that are put off would make it say too much.
+	o.FormatMajorVersion = pebble.FormatColumnarBlocks
 	o.MemTableSize = kvMemTableBytes
 	o.MemTableStopWritesThreshold = kvMemTablesMax
 	o.Cache, o.FileCache = c.cache, c.files

@@ -34,11 +34,13 @@ type pebbleStore struct {
 	slab    slab
 
 	unflushed int // bytes committed since the last flush that was waited for
-	unsynced  atomic.Int64
 	sync      struct {
-		timer   *time.Timer
-		armed   atomic.Bool
-		pending sync.WaitGroup
+		lazy     *atomic.Bool // the log's syncs are put off
+		timer    *time.Timer
+		pending  sync.WaitGroup // of the timer
+		mu       sync.Mutex     // held across writes, which set lazy; guards what follows
+		armed    bool
+		unsynced int // bytes committed and not synced
 	}
 	release func()
 }
@@ -58,12 +60,16 @@ func Pebble(options ...Option) Opener {
 func openPebbleStore(fs vfs.FS, dir string, o *settings, caches *shared) (Store, error) {
 	readOnly := IsReadOnly(fs)
 	if !readOnly {
-		if err := fs.MkdirAll(dir, 0o755); err != nil {
+		if err := makeDir(fs, dir); err != nil {
 			return nil, fmt.Errorf("state store %s: %w", dir, err)
 		}
 	}
 	caches.acquire(o.cacheBytes)
-	db, err := openIn(fs, dir, Options{Logf: o.logf}, func(p *pebble.Options) { caches.tune(p, readOnly) })
+	lazy := &atomic.Bool{}
+	db, err := openIn(fs, dir, Options{Logf: o.logf}, func(p *pebble.Options) {
+		caches.tune(p, readOnly)
+		p.FS = logFS{p.FS, lazy}
+	})
 	if err != nil {
 		caches.release()
 		if readOnly && errors.Is(err, pebble.ErrDBDoesNotExist) {
@@ -75,6 +81,7 @@ func openPebbleStore(fs vfs.FS, dir string, o *settings, caches *shared) (Store,
 		db: db, settings: o, readOnly: readOnly, release: sync.OnceFunc(caches.release),
 		window: window{max: o.uncommittedMax}, offsets: offsetMap{}, cursors: map[*cursor]struct{}{},
 	}
+	s.sync.lazy = lazy
 	s.sync.timer = time.AfterFunc(time.Hour, s.syncLater)
 	s.sync.timer.Stop()
 	if err := s.begin(); err != nil {
@@ -195,11 +202,11 @@ func (s *pebbleStore) Commit(offsets ...Offset) error {
 		return err
 	}
 	defer s.leave()
-	if s.readOnly {
-		return ErrReadOnly
-	}
 	if err := checkOffsets(offsets); err != nil {
 		return err
+	}
+	if s.readOnly {
+		return ErrReadOnly
 	}
 	if s.batch.Empty() && len(offsets) == 0 {
 		return nil
@@ -244,19 +251,8 @@ func (s *pebbleStore) apply(durably bool) error {
 		batch = s.pebble.NewBatch()
 		must(batch.Apply(s.batch, nil))
 	}
-	unsynced := s.unsynced.Add(int64(batch.Len()))
-	write := pebble.NoSync
-	if durably || unsynced > int64(s.settings.syncBytes) {
-		write = pebble.Sync
-	}
-	if err := s.db.guard(func() error { return s.pebble.Apply(batch, write) }); err != nil {
-		s.db.fail(err)
+	if err := s.write(batch, durably); err != nil {
 		return err
-	}
-	if write.Sync {
-		s.unsynced.Add(-unsynced)
-	} else {
-		s.armSync()
 	}
 	s.endWindow()
 	return nil

@@ -128,10 +128,13 @@ func (m *memStore) Prefix(prefix []byte) iter.Seq2[Entry, error] {
 func (m *memStore) UncommittedBytes() int { return m.window.used }
 
 func (m *memStore) Commit(offsets ...Offset) error {
-	if err := m.writable(); err != nil {
+	if err := m.check(); err != nil {
 		return err
 	}
 	if err := checkOffsets(offsets); err != nil {
+		return err
+	}
+	if err := m.writable(); err != nil {
 		return err
 	}
 	for i := range offsets {

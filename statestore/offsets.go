@@ -8,9 +8,6 @@ import (
 	"github.com/lacunamq/lacuna/protocol"
 )
 
-// allSlots is what an offset without slots stands for.
-var allSlots = protocol.SlotRange{Lo: 0, Hi: 0xffff}
-
 // logKey names one partition of one topic.
 type logKey struct {
 	topic     string

@@ -69,5 +69,25 @@ func (faultLogger) Infof(string, ...interface{}) {}
 func (l faultLogger) Errorf(format string, args ...interface{}) { l.db.opts.logf(format, args...) }
 
 func (l faultLogger) Fatalf(format string, args ...interface{}) {
-	l.db.abandon(fmt.Errorf(format, args...))
+	l.db.abandon(fatal{fmt.Sprintf(format, args...), causes(args)})
+}
+
+// fatal is an error that Pebble only told its logger. Its causes tell a fault of the disk
+// from damage.
+type fatal struct {
+	message string
+	causes  []error
+}
+
+func (f fatal) Error() string   { return f.message }
+func (f fatal) Unwrap() []error { return f.causes }
+
+func causes(args []any) []error {
+	var errs []error
+	for _, a := range args {
+		if err, ok := a.(error); ok {
+			errs = append(errs, err)
+		}
+	}
+	return errs
 }

@@ -69,7 +69,7 @@ type DB struct {
 // Open opens the store in dir of fs, and makes one if there is none. An error that is
 // ErrCorrupt says that Destroy and another Open will help.
 func Open(fs vfs.FS, dir string, o Options) (*DB, error) {
-	if err := fs.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDir(fs, dir); err != nil {
 		return nil, fmt.Errorf("state store %s: %w", dir, err)
 	}
 	return openIn(fs, dir, o, nil)
@@ -100,6 +100,31 @@ func openIn(fs vfs.FS, dir string, o Options, tune func(*pebble.Options)) (*DB, 
 		return nil, errors.Join(fmt.Errorf("open state store %s: %w", dir, err), lock.Close())
 	}
 	return db, nil
+}
+
+// makeDir makes a directory and those above it, durably: what is synced in a directory
+// that is not is lost with it.
+func makeDir(fs vfs.FS, dir string) error {
+	var above []string // of each that has to be made, the one above
+	for d := dir; ; d = fs.PathDir(d) {
+		_, err := fs.Stat(d)
+		if err == nil || fs.PathDir(d) == d {
+			break
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		above = append(above, fs.PathDir(d))
+	}
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, d := range above {
+		if err := syncDir(fs, d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // OpenOrReset is Open, but reads everything once and replaces a store that is damaged by
@@ -161,16 +186,20 @@ func Destroy(fs vfs.FS, dir string) error {
 	if err := fs.RemoveAll(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove state store %s: %w", dir, err)
 	}
-	parent, err := fs.OpenDir(fs.PathDir(dir))
-	if err != nil {
+	if err := syncDir(fs, fs.PathDir(dir)); err != nil {
 		return fmt.Errorf("remove state store %s: %w", dir, err)
 	}
-	err = parent.Sync()
-	if closeErr := parent.Close(); err == nil {
-		err = closeErr
-	}
+	return nil
+}
+
+// syncDir makes the names in a directory survive a crash.
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
 	if err != nil {
-		return fmt.Errorf("remove state store %s: %w", dir, err)
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync directory %s: %w", dir, err)
 	}
 	return nil
 }
