@@ -25,6 +25,7 @@ type pebbleStore struct {
 	readOnly bool
 
 	batch   *pebble.Batch
+	recent  recent // of batch
 	window  window
 	offsets offsetMap
 	edits   []edit
@@ -79,7 +80,7 @@ func openPebbleStore(fs vfs.FS, dir string, o *settings, caches *shared) (Store,
 	}
 	s := &pebbleStore{
 		db: db, settings: o, readOnly: readOnly, release: sync.OnceFunc(caches.release),
-		window: window{max: o.uncommittedMax}, offsets: offsetMap{}, cursors: map[*cursor]struct{}{},
+		recent: newRecent(), window: window{max: o.uncommittedMax}, offsets: offsetMap{}, cursors: map[*cursor]struct{}{},
 	}
 	s.sync.lazy = lazy
 	s.sync.timer = time.AfterFunc(time.Hour, s.syncLater)
@@ -135,7 +136,19 @@ func (s *pebbleStore) Get(key []byte) (value []byte, ok bool, err error) {
 		return nil, false, err
 	}
 	defer s.leave()
-	found, closer, err := s.batch.Get(s.dataKey(key))
+	raw := s.dataKey(key)
+	value, changed, gone, sure := s.recent.find(s.batch, raw)
+	if sure && changed {
+		if gone {
+			return nil, false, nil
+		}
+		return s.slab.copy(value), true, nil
+	}
+	get := s.pebble.Get
+	if !sure {
+		get = s.batch.Get
+	}
+	found, closer, err := get(raw)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, nil
 	}
@@ -165,7 +178,9 @@ func (s *pebbleStore) Put(key, value []byte) error {
 	if err := s.change(key, value); err != nil {
 		return err
 	}
-	must(s.batch.Set(s.dataKey(key), value, nil))
+	raw := s.dataKey(key)
+	must(s.batch.Set(raw, value, nil))
+	s.recent.note(s.batch, raw, len(value))
 	return nil
 }
 
@@ -173,7 +188,9 @@ func (s *pebbleStore) Delete(key []byte) error {
 	if err := s.change(key, nil); err != nil {
 		return err
 	}
-	must(s.batch.Delete(s.dataKey(key), nil))
+	raw := s.dataKey(key)
+	must(s.batch.Delete(raw, nil))
+	s.recent.noteGone(s.batch, raw)
 	return nil
 }
 
@@ -181,6 +198,7 @@ func (s *pebbleStore) UncommittedBytes() int { return s.window.used }
 
 // endWindow begins an empty window. A loop that is under way goes on with the old one.
 func (s *pebbleStore) endWindow() {
+	s.recent.reset()
 	if s.window.used = 0; len(s.cursors) > 0 {
 		s.newBatch()
 	} else {

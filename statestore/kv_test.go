@@ -3,6 +3,7 @@ package statestore
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"testing"
@@ -330,4 +331,30 @@ func TestWindowLargerThanMemtables(t *testing.T) {
 	require.NoError(t, s.Close())
 	s = openStore(t, open, fs)
 	require.Len(t, contents(t, s, nil, nil), 30000)
+}
+
+// Keys whose hashes are the same are told apart, by Pebble.
+func TestChangesOfOneHash(t *testing.T) {
+	s := openStore(t, Pebble(), vfs.NewMem()).(*pebbleStore)
+	require.NoError(t, s.Put([]byte("a"), []byte("1")))
+	require.NoError(t, s.Put([]byte("b"), []byte("2")))
+	// As if b had the hash of a: both ways of finding the wrong key there.
+	hashA, hashB := maphash.Bytes(s.recent.seed, []byte("\x02a")), maphash.Bytes(s.recent.seed, []byte("\x02b"))
+	s.recent.changes[hashA] = s.recent.changes[hashB]
+	get := func(key string) string {
+		value, ok, err := s.Get([]byte(key))
+		require.NoError(t, err)
+		require.True(t, ok)
+		return string(value)
+	}
+	require.Equal(t, "1", get("a"))
+	require.NoError(t, s.Put([]byte("a"), []byte("3")))
+	require.True(t, s.recent.changes[hashA].shared)
+	require.Equal(t, "3", get("a"))
+	require.NoError(t, s.Put([]byte("a"), []byte("4")))
+	require.True(t, s.recent.changes[hashA].shared, "until the window ends")
+	require.Equal(t, "4", get("a"))
+	require.NoError(t, s.Commit())
+	require.Equal(t, "4", get("a"))
+	require.Equal(t, "2", get("b"))
 }
