@@ -1,0 +1,430 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/lacunamq/lacuna/client"
+	"github.com/lacunamq/lacuna/keyfilter"
+	"github.com/lacunamq/lacuna/processor/assignor"
+	"github.com/lacunamq/lacuna/statestore"
+)
+
+// App is this process's part of a group that runs a topology.
+type App struct {
+	cfg      config
+	group    string
+	topology Topology
+
+	kafka    *kgo.Client
+	admin    *kadm.Client
+	topics   map[string]topic // the inputs, as they were when the App was opened
+	member   *client.Member
+	balancer *balancer
+	outlet   outlet
+	// transactor is nil unless exactly once.
+	transactor *client.Transactor
+	opener     statestore.Opener
+	cache      *statestore.OffsetCache
+
+	watching sync.WaitGroup
+	ctx      context.Context // ends when the App is closed
+	cancel   context.CancelFunc
+
+	mu struct {
+		sync.Mutex
+		tasks      map[int32]*task
+		plan       assignor.Assignment // as it was assigned last
+		generation int32               // of the plan, -1: none was assigned yet
+		ready      assignor.Area       // what was said to be ready
+		err        error               // why the App has ended
+		closed     bool
+	}
+	failed chan struct{} // closed when err is set
+}
+
+// topic is an input topic.
+type topic struct {
+	id         [16]byte
+	partitions int32
+}
+
+// Open joins the group and begins to work. The topics must exist. The App is to be closed,
+// also when it has failed (Failed, Err).
+func Open(ctx context.Context, group string, t Topology, opts ...Option) (*App, error) {
+	cfg := defaultConfig()
+	for _, o := range opts {
+		o(&cfg)
+	}
+	err := t.validate()
+	if err == nil {
+		err = cfg.validate(&t)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open processors of group %s: %w", group, err)
+	}
+	a := &App{cfg: cfg, group: group, topology: t, topics: make(map[string]topic), failed: make(chan struct{})}
+	a.mu.tasks, a.mu.generation = make(map[int32]*task), -1
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	if err := a.open(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open processors of group %s: %w", group, err), a.closeConnections(ctx))
+	}
+	return a, nil
+}
+
+func (a *App) open(ctx context.Context) (err error) {
+	if a.kafka, err = kgo.NewClient(a.cfg.kafka...); err != nil {
+		return err
+	}
+	a.admin = kadm.NewClient(a.kafka)
+	if err := a.findTopics(ctx); err != nil {
+		return err
+	}
+	if err := a.openOutlet(ctx); err != nil {
+		return err
+	}
+	if err := a.openStates(ctx); err != nil {
+		return err
+	}
+	a.balancer = newBalancer(a)
+	a.member, err = client.JoinGroup(ctx, a.group, a.balancer, client.MemberHooks{
+		Assigned: a.begin, Lost: a.lost, Failed: a.report,
+	}, client.Topics(a.topology.Inputs...), client.KafkaOpts(a.cfg.kafka...), client.MemberOpts(a.cfg.member...))
+	if err != nil {
+		return err
+	}
+	a.watching.Go(a.watch)
+	return nil
+}
+
+// findTopics looks up the inputs.
+func (a *App) findTopics(ctx context.Context) error {
+	found, err := a.admin.ListTopics(ctx, a.topology.Inputs...)
+	if err != nil {
+		return err
+	}
+	for _, name := range a.topology.Inputs {
+		t := found[name]
+		if t.Err != nil {
+			return fmt.Errorf("input topic %s: %w", name, t.Err)
+		}
+		a.topics[name] = topic{id: t.ID, partitions: int32(len(t.Partitions))}
+	}
+	return nil
+}
+
+func (a *App) openOutlet(ctx context.Context) (err error) {
+	if !a.cfg.exactlyOnce {
+		a.outlet = plain{a.kafka}
+		return nil
+	}
+	opts := []client.TransactorOpt{client.KafkaOpts(a.cfg.kafka...), client.TransactionTimeout(a.cfg.txnTimeout), client.TransactorFailed(a.report)}
+	if a.cfg.name != "" {
+		opts = append(opts, client.TransactionalID(a.group+"-"+a.cfg.name))
+	}
+	if a.transactor, err = client.OpenTransactor(ctx, opts...); err != nil {
+		return err
+	}
+	a.outlet = transactions{a.transactor}
+	return nil
+}
+
+// openStates reads how far the states are that are found on disk.
+func (a *App) openStates(ctx context.Context) (err error) {
+	a.opener = a.cfg.opener
+	if a.opener == nil && a.durable() {
+		a.opener = statestore.Pebble()
+	}
+	if a.opener == nil {
+		a.opener = statestore.InMemory()
+	}
+	if a.durable() {
+		a.cache, err = statestore.ScanOffsets(ctx, a.cfg.fs, a.root(), a.opener, 8)
+	}
+	return err
+}
+
+func (a *App) durable() bool { return a.topology.Ack == AckAtProcess && a.cfg.dir != "" }
+
+// root is the directory of the states of the group.
+func (a *App) root() string { return filepath.Join(a.cfg.dir, a.group) }
+
+// Failed is closed when the App has ended because of an error.
+func (a *App) Failed() <-chan struct{} { return a.failed }
+
+// Err is why the App has ended; nil while it has not.
+func (a *App) Err() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.err
+}
+
+// fail ends all work because of an error. Close is still to be called.
+func (a *App) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.err != nil {
+		return
+	}
+	a.mu.err = fmt.Errorf("processors of group %s: %w", a.group, err)
+	close(a.failed)
+	for _, t := range a.mu.tasks {
+		t.abort()
+	}
+}
+
+// report tells of an error that is not the end.
+func (a *App) report(err error) {
+	if a.cfg.hooks.Failed != nil && err != nil {
+		a.cfg.hooks.Failed(err)
+	}
+}
+
+// Run is Open, and Close when ctx ends or the App fails; it returns why it failed.
+func Run(ctx context.Context, group string, t Topology, opts ...Option) error {
+	a, err := Open(ctx, group, t, opts...)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-a.Failed():
+	}
+	return errors.Join(a.Err(), a.Close(context.WithoutCancel(ctx)))
+}
+
+// Close lets the tasks finish what they are at, and leaves the group. When ctx ends first
+// they finish nothing more.
+func (a *App) Close(ctx context.Context) error {
+	a.mu.Lock()
+	first := !a.mu.closed
+	a.mu.closed = true
+	tasks := a.tasksLocked()
+	a.mu.Unlock()
+	if !first {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, func() {
+		for _, t := range tasks {
+			t.abort()
+		}
+	})
+	defer stop()
+	a.cancel()
+	a.endTasks(tasks)
+	err := a.member.Close(ctx)
+	a.endTasks(a.allTasks()) // of an assignment that came meanwhile
+	a.watching.Wait()
+	return errors.Join(err, a.closeConnections(ctx))
+}
+
+func (a *App) closeConnections(ctx context.Context) (err error) {
+	a.cancel()
+	if a.transactor != nil {
+		err = a.transactor.Close(ctx)
+	}
+	if a.kafka != nil {
+		a.kafka.Close()
+	}
+	return err
+}
+
+func (a *App) tasksLocked() (tasks []*task) {
+	for _, t := range a.mu.tasks {
+		tasks = append(tasks, t)
+	}
+	return tasks
+}
+
+func (a *App) allTasks() []*task {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tasksLocked()
+}
+
+// endTasks ends tasks and waits for them.
+func (a *App) endTasks(tasks []*task) {
+	for _, t := range tasks {
+		a.change(t, change{end: true})
+	}
+	for _, t := range tasks {
+		<-t.done
+		a.mu.Lock()
+		if a.mu.tasks[t.bucket] == t {
+			delete(a.mu.tasks, t.bucket)
+		}
+		a.mu.Unlock()
+	}
+}
+
+// change tells a task of a change, and waits until it has given up what it lost.
+func (a *App) change(t *task, c change) {
+	c.given = make(chan struct{})
+	select {
+	case t.control <- c:
+		select {
+		case <-c.given:
+		case <-t.done:
+		}
+	case <-t.done:
+	}
+}
+
+// topicID is the id of an input topic.
+func (a *App) topicID(name string) [16]byte { return a.topics[name].id }
+
+// unitOf is the unit of the line that a record belongs to.
+func (a *App) unitOf(r *kgo.Record) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.plan.Group.Unit(r.Topic, r.Partition, keyfilter.Slot(r.Key, r.Offset))
+}
+
+// openStore opens the state of a bucket.
+func (a *App) openStore(bucket int32) (statestore.OffsetStore, error) {
+	dir := filepath.Join(a.root(), fmt.Sprint(bucket), "state")
+	s, err := a.opener(a.cfg.fs, dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the state of bucket %d in %s: %w", bucket, dir, err)
+	}
+	return statestore.Keep(s, a.cfg.fs, dir)
+}
+
+// pieces are what of an area is to be read, each with the offset that the state has there.
+func (a *App) pieces(store statestore.OffsetStore, area assignor.Area, rebuild bool) ([]piece, error) {
+	if a.topology.Ack == AckOnPunctuate && rebuild {
+		return nil, nil // a scratch store is built up of what is open, by whoever processes it
+	}
+	offsets, err := store.Offsets()
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	group := a.mu.plan.Group
+	a.mu.Unlock()
+	var all []piece
+	for name, t := range a.topics {
+		for _, s := range group.Slots(name, area, t.partitions) {
+			tp := client.TopicPartition{Topic: name, Partition: s.Partition}
+			for _, part := range known(offsets, tp, client.SlotRange{Lo: s.Lo, Hi: s.Hi}) {
+				all = append(all, piece{tp: tp, spec: feedSpec{slots: part.Slots, rebuild: rebuild}, next: part.Next})
+			}
+		}
+	}
+	return all, nil
+}
+
+// known divides a range of slots by what the state knows of it. Next is -1 where it knows
+// nothing.
+func known(offsets []statestore.Offset, tp client.TopicPartition, slots client.SlotRange) (parts []statestore.Offset) {
+	at := int32(slots.Lo)
+	add := func(to int32, next int64) { // up to to, included
+		if to >= at {
+			parts = append(parts, statestore.Offset{Next: next, Source: statestore.Source{Slots: client.SlotRange{Lo: uint16(at), Hi: uint16(to)}}})
+			at = to + 1
+		}
+	}
+	slices.SortFunc(offsets, func(x, y statestore.Offset) int { return int(x.Slots.Lo) - int(y.Slots.Lo) })
+	for _, o := range offsets {
+		if o.Topic != tp.Topic || o.Partition != tp.Partition || o.Slots.Hi < slots.Lo || o.Slots.Lo > slots.Hi {
+			continue
+		}
+		add(int32(o.Slots.Lo)-1, -1)
+		add(min(int32(o.Slots.Hi), int32(slots.Hi)), o.Next)
+	}
+	add(int32(slots.Hi), -1)
+	return parts
+}
+
+// allWithin tells whether some slots of partitions all lie in an area.
+func (a *App) allWithin(tps []client.TopicPartition, slots client.SlotRange, area assignor.Area) bool {
+	a.mu.Lock()
+	group := a.mu.plan.Group
+	a.mu.Unlock()
+	return !slices.ContainsFunc(tps, func(tp client.TopicPartition) bool {
+		return !slices.ContainsFunc(group.Slots(tp.Topic, area, a.topics[tp.Topic].partitions), func(s assignor.Slots) bool {
+			return s.Partition == tp.Partition && s.Lo <= slots.Lo && slots.Hi <= s.Hi
+		})
+	})
+}
+
+// openFeed opens the Reader of a feed.
+func (a *App) openFeed(t *task, spec feedSpec, pieces []piece) (*feed, error) {
+	f := &feed{spec: spec, failed: a.report, batches: t.batches, verdicts: make(chan int), promoted: make(chan struct{})}
+	starts, err := a.starts(t.ctx, pieces)
+	if err != nil {
+		return nil, err
+	}
+	opts := append(a.cfg.readerOpts(), client.Slots(spec.slots))
+	for i, p := range pieces {
+		f.tps = append(f.tps, p.tp)
+		if a.topology.Ack == AckAtProcess {
+			opts = append(opts, client.StartAt(p.tp.Topic, p.tp.Partition, starts[i]))
+		} else {
+			opts = append(opts, client.Partitions(p.tp.Topic, p.tp.Partition))
+		}
+	}
+	if a.topology.Ack == AckAtProcess {
+		opts = append(opts, client.DeliverCommitted())
+	}
+	f.reader, err = t.member.OpenReader(t.ctx, opts...)
+	return f, err
+}
+
+// starts is where to begin to read pieces: where the state is, which the log must reach back
+// to, or its start if nothing of it was ever processed.
+func (a *App) starts(ctx context.Context, pieces []piece) ([]int64, error) {
+	if a.topology.Ack == AckOnPunctuate {
+		return nil, nil
+	}
+	logs, err := a.admin.ListStartOffsets(ctx, a.topology.Inputs...)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]int64, len(pieces))
+	for i, p := range pieces {
+		log, ok := logs.Lookup(p.tp.Topic, p.tp.Partition)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("%v: no start offset", p.tp)
+		case log.Err != nil:
+			return nil, fmt.Errorf("%v: %w", p.tp, log.Err)
+		}
+		all[i] = max(p.next, 0)
+		if all[i] >= log.Offset {
+			continue
+		}
+		if p.next < 0 {
+			processed, err := a.processed(ctx, p.tp)
+			if err != nil {
+				return nil, err
+			}
+			if processed <= 0 {
+				all[i] = log.Offset
+				continue
+			}
+		}
+		return nil, &fatalError{fmt.Errorf("the state is at offset %d of %v, and the log begins at %d: what is between is gone, so the state cannot be built up", all[i], p.tp, log.Offset)}
+	}
+	return all, nil
+}
+
+// processed is the stable offset of a partition in the group's ledger, -1 if there is none.
+func (a *App) processed(ctx context.Context, tp client.TopicPartition) (int64, error) {
+	offsets, err := a.admin.FetchOffsetsForTopics(ctx, a.group, tp.Topic)
+	if err != nil {
+		return 0, err
+	}
+	o, ok := offsets.Lookup(tp.Topic, tp.Partition)
+	if !ok {
+		return -1, nil
+	}
+	return o.At, o.Err
+}

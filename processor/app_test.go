@@ -1,0 +1,114 @@
+package processor_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lacunamq/lacuna/processor"
+)
+
+func TestCountOnce(t *testing.T) {
+	for name, opts := range map[string][]processor.Option{"at least once": nil, "exactly once": {processor.ExactlyOnce()}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2)
+			r.produce(1000, 50)
+			c := new(counting)
+			opts := append(opts, processor.StateDir(t.TempDir()), processor.Name("w1"))
+			a := r.open(c.topology(), opts...)
+			r.requireCounts(r.output(1000))
+			require.NoError(t, a.Close(context.Background()))
+
+			r.produce(500, 50)
+			r.open(c.topology(), opts...)
+			r.requireCounts(r.output(1500))
+			c.check(t)
+		})
+	}
+}
+
+func TestGrow(t *testing.T) {
+	r := newRig(t, 1)
+	r.produce(2000, 100)
+	c := new(counting)
+	open := func(name string) *processor.App {
+		return r.open(c.topology(), processor.StateDir(t.TempDir()), processor.Name(name), processor.ExactlyOnce())
+	}
+	open("w1")
+	r.output(2000)
+	for _, name := range []string{"w2", "w3"} {
+		a := open(name)
+		require.Eventually(t, func() bool {
+			for _, s := range a.Status() {
+				if len(s.Active) > 0 {
+					return true
+				}
+			}
+			return false
+		}, 20*time.Second, 10*time.Millisecond)
+		r.produce(1000, 100)
+	}
+	r.requireCounts(r.output(4000))
+	c.check(t)
+}
+
+// TestGrowAndShrinkUnderLoad lets members come and go while records come in. Every key is
+// processed in order, each record once.
+func TestGrowAndShrinkUnderLoad(t *testing.T) {
+	r := newRig(t, 2)
+	c := new(counting)
+	open := func(name string) *processor.App {
+		return r.open(c.topology(), processor.StateDir(t.TempDir()), processor.Name(name), processor.ExactlyOnce(), processor.HandOverThreshold(10))
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(2 * time.Millisecond):
+				r.produce(20, 50)
+			}
+		}
+	}()
+	apps := []*processor.App{open("w0")}
+	active := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			for _, a := range apps[:n] {
+				busy := false
+				for _, s := range a.Status() {
+					busy = busy || len(s.Active) > 0 && len(s.Rebuild) == 0
+				}
+				if !busy {
+					return false
+				}
+			}
+			return true
+		}, 30*time.Second, 10*time.Millisecond)
+	}
+	active(1)
+	apps = append(apps, open("w1"))
+	active(2)
+	apps = append(apps, open("w2"))
+	active(3)
+	apps = append(apps, open("w3"), open("w4"))
+	active(5)
+	for len(apps) > 2 {
+		last := apps[len(apps)-1]
+		apps = apps[:len(apps)-1]
+		require.NoError(t, last.Close(context.Background()))
+		active(len(apps))
+	}
+	close(stop)
+	<-stopped
+	n := 0
+	for _, v := range r.values {
+		n += v
+	}
+	r.requireCounts(r.output(n))
+	c.check(t)
+}

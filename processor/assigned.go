@@ -1,0 +1,166 @@
+package processor
+
+import (
+	"context"
+	"time"
+
+	"github.com/lacunamq/lacuna/client"
+	"github.com/lacunamq/lacuna/processor/assignor"
+)
+
+// assigned keeps what the leader of the group has assigned, before the generation begins.
+func (a *App) assigned(plan assignor.Assignment) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.plan = plan
+}
+
+// begin does what was assigned, when the generation begins. What was lost is given up before
+// it returns; it asks to join again if there was any, since that goes to nobody before.
+func (a *App) begin(ctx context.Context, m *client.Member, generation int32) (rejoin bool) {
+	a.mu.Lock()
+	a.mu.generation = generation
+	if a.mu.closed || a.mu.err != nil {
+		a.mu.Unlock()
+		return false
+	}
+	wanted := make(map[int32]areas)
+	for _, t := range a.mu.plan.Tasks {
+		wanted[t.Bucket] = areas{t.Active, t.Rebuild}
+	}
+	var over []*task
+	kept := make(map[*task]areas)
+	for bucket, t := range a.mu.tasks {
+		if want, ok := wanted[bucket]; ok {
+			kept[t] = want
+			delete(wanted, bucket)
+		} else {
+			over = append(over, t)
+		}
+		rejoin = rejoin || !t.has().active.Minus(kept[t].active).Empty()
+	}
+	a.mu.Unlock()
+	abort := context.AfterFunc(ctx, func() {
+		for _, t := range over {
+			t.abort()
+		}
+	})
+	defer abort()
+	a.endTasks(over)
+	for t, want := range kept {
+		a.change(t, change{want: want})
+	}
+	for bucket, want := range wanted {
+		a.startTask(m, bucket, want)
+	}
+	a.keepPlan()
+	if a.cfg.hooks.Assigned != nil {
+		a.cfg.hooks.Assigned(a.Status())
+	}
+	return rejoin
+}
+
+func (a *App) startTask(m *client.Member, bucket int32, want areas) {
+	t := newTask(a, m, bucket)
+	t.want = want
+	t.note(want)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.closed || a.mu.err != nil {
+		return
+	}
+	a.mu.tasks[bucket] = t
+	go t.run()
+}
+
+// lost ends everything at once: others have what this member had.
+func (a *App) lost() {
+	tasks := a.allTasks()
+	for _, t := range tasks {
+		t.abort()
+	}
+	for _, t := range tasks {
+		<-t.done
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, t := range tasks {
+		delete(a.mu.tasks, t.bucket)
+	}
+}
+
+// has is what a task has.
+func (t *task) has() areas {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.has
+}
+
+// readiness is what a task has built up far enough to be handed over, and how many offsets
+// it is behind the ledger.
+func (t *task) readiness(threshold int64) (ready assignor.Area, lag int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rebuild := t.mu.has.rebuild
+	if rebuild.Empty() || t.app.topology.Ack == AckOnPunctuate {
+		return rebuild, 0
+	}
+	if len(t.mu.rebuilding) == 0 {
+		return nil, 0 // not opened yet
+	}
+	for _, f := range t.mu.rebuilding {
+		behind, known := f.behind()
+		if !known {
+			return nil, lag
+		}
+		lag += behind
+	}
+	if lag > threshold {
+		return nil, lag
+	}
+	return rebuild, lag
+}
+
+// watch joins again when a bucket has become ready to be handed over.
+func (a *App) watch() {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		var ready assignor.Area
+		for _, t := range a.allTasks() {
+			r, _ := t.readiness(a.cfg.threshold)
+			ready = ready.Union(r)
+		}
+		a.mu.Lock()
+		news := !ready.Minus(a.mu.ready).Empty()
+		a.mu.Unlock()
+		if news {
+			a.member.Rejoin()
+		}
+	}
+}
+
+// claim is what the member says when it joins.
+func (a *App) claim() assignor.Claim {
+	c := a.knownPlan()
+	c.Name, c.Initial = a.cfg.name, a.cfg.initial
+	if a.cache != nil {
+		c.OnDisk = a.cache.Tasks()
+	}
+	var ready assignor.Area
+	for _, t := range a.allTasks() {
+		has := t.has()
+		r, lag := t.readiness(a.cfg.threshold)
+		ready = ready.Union(r)
+		c.Tasks = append(c.Tasks, assignor.TaskState{Bucket: t.bucket, Active: has.active, Rebuild: has.rebuild, Ready: r, Lag: lag})
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.ready = ready
+	return c
+}

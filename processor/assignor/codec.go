@@ -1,0 +1,215 @@
+package assignor
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lacunamq/lacuna/keyfilter"
+)
+
+// What members and their leader tell each other, as bytes. All numbers are UVARINT, lists and
+// strings begin with their length:
+//
+//	claim      => version name initial known(0/1) [group generation+1 holders idle] tasks onDisk
+//	assignment => version group holders idle tasks
+//	group      => initial topics; topic => name partitions
+//	task       => bucket active rebuild (ready lag, in a claim); area => spans; span => from length
+const codecVersion = 1
+
+// ErrMalformed marks bytes that are not a claim or an assignment.
+var ErrMalformed = errors.New("malformed data of a processor group")
+
+// maxPartitions bounds what a group may claim that a topic has.
+const maxPartitions = 1 << 20
+
+// AppendClaim appends a claim.
+func AppendClaim(b []byte, c *Claim) []byte {
+	b = appendString(append(b, codecVersion), c.Name)
+	b = binary.AppendUvarint(b, uint64(c.Initial))
+	if c.Group == nil {
+		b = append(b, 0)
+	} else {
+		b = appendGroup(append(b, 1), c.Group)
+		b = binary.AppendUvarint(b, uint64(c.Generation+1))
+		b = appendStrings(appendStrings(b, c.Holders), c.Idle)
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.Tasks)))
+	for i := range c.Tasks {
+		t := &c.Tasks[i]
+		b = binary.AppendUvarint(b, uint64(t.Bucket))
+		b = appendArea(appendArea(appendArea(b, t.Active), t.Rebuild), t.Ready)
+		b = binary.AppendUvarint(b, uint64(t.Lag))
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.OnDisk)))
+	for _, bucket := range c.OnDisk {
+		b = binary.AppendUvarint(b, uint64(bucket))
+	}
+	return b
+}
+
+// AppendAssignment appends an assignment.
+func AppendAssignment(b []byte, a *Assignment) []byte {
+	b = appendGroup(append(b, codecVersion), &a.Group)
+	b = appendStrings(appendStrings(b, a.Holders), a.Idle)
+	b = binary.AppendUvarint(b, uint64(len(a.Tasks)))
+	for i := range a.Tasks {
+		b = binary.AppendUvarint(b, uint64(a.Tasks[i].Bucket))
+		b = appendArea(appendArea(b, a.Tasks[i].Active), a.Tasks[i].Rebuild)
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendStrings(b []byte, all []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for _, s := range all {
+		b = appendString(b, s)
+	}
+	return b
+}
+
+func appendGroup(b []byte, g *Group) []byte {
+	b = binary.AppendUvarint(b, uint64(g.Initial))
+	b = binary.AppendUvarint(b, uint64(len(g.Partitions)))
+	for _, name := range slices.Sorted(maps.Keys(g.Partitions)) {
+		b = binary.AppendUvarint(appendString(b, name), uint64(g.Partitions[name]))
+	}
+	return b
+}
+
+func appendArea(b []byte, a Area) []byte {
+	b = binary.AppendUvarint(b, uint64(len(a)))
+	for _, s := range a {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.From)), uint64(s.To-s.From))
+	}
+	return b
+}
+
+// DecodeClaim reads a claim, all of b. Errors wrap ErrMalformed.
+func DecodeClaim(b []byte) (c Claim, err error) {
+	r := reader{b: b}
+	r.version()
+	c.Name, c.Initial, c.Generation = r.string(), r.int32(), -1
+	if r.number(1) == 1 {
+		group := r.group()
+		c.Group, c.Generation = &group, int32(r.number(1<<31)-1)
+		c.Holders, c.Idle = r.strings(), r.strings()
+	}
+	for range r.count() {
+		t := TaskState{Bucket: r.int32()}
+		t.Active, t.Rebuild, t.Ready = r.area(), r.area(), r.area()
+		t.Lag = int64(r.number(1<<63 - 1))
+		c.Tasks = append(c.Tasks, t)
+	}
+	for range r.count() {
+		c.OnDisk = append(c.OnDisk, r.int32())
+	}
+	return c, r.end("claim")
+}
+
+// DecodeAssignment reads an assignment, all of b. Errors wrap ErrMalformed.
+func DecodeAssignment(b []byte) (a Assignment, err error) {
+	r := reader{b: b}
+	r.version()
+	a.Group = r.group()
+	a.Holders, a.Idle = r.strings(), r.strings()
+	for range r.count() {
+		t := Task{Bucket: r.int32()}
+		t.Active, t.Rebuild = r.area(), r.area()
+		a.Tasks = append(a.Tasks, t)
+	}
+	return a, r.end("assignment")
+}
+
+// reader reads from bytes until something is wrong.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) end(what string) error {
+	if r.bad || len(r.b) > 0 {
+		return fmt.Errorf("%w: %s", ErrMalformed, what)
+	}
+	return nil
+}
+
+func (r *reader) fail() { r.bad, r.b = true, nil }
+
+func (r *reader) version() {
+	if len(r.b) == 0 || r.b[0] != codecVersion {
+		r.fail()
+		return
+	}
+	r.b = r.b[1:]
+}
+
+// number reads one of 0 to most.
+func (r *reader) number(most uint64) uint64 {
+	n, size := binary.Uvarint(r.b)
+	if r.bad || size <= 0 || n > most {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
+}
+
+func (r *reader) int32() int32 { return int32(r.number(1<<31 - 1)) }
+
+// count reads the length of a list, each entry of which takes a byte at least.
+func (r *reader) count() int { return int(r.number(uint64(len(r.b)))) }
+
+func (r *reader) string() string {
+	n := r.count()
+	if n > len(r.b) {
+		r.fail()
+		return ""
+	}
+	s := string(r.b[:n])
+	r.b = r.b[n:]
+	return s
+}
+
+func (r *reader) strings() (all []string) {
+	for range r.count() {
+		all = append(all, r.string())
+	}
+	return all
+}
+
+func (r *reader) group() (g Group) {
+	if g.Initial = int32(r.number(keyfilter.Slots)); g.Initial == 0 {
+		r.fail()
+	}
+	n := r.count()
+	g.Partitions = make(map[string]int32, n)
+	for range n {
+		name := r.string()
+		if g.Partitions[name] = int32(r.number(maxPartitions)); g.Partitions[name] == 0 {
+			r.fail()
+		}
+	}
+	return g
+}
+
+// area reads spans, which stand in order and do not touch.
+func (r *reader) area() (a Area) {
+	const most = keyfilter.Slots * UnitsPerBucket
+	for range r.count() {
+		s := Span{From: int64(r.number(most))}
+		s.To = s.From + int64(r.number(most))
+		if s.To == s.From || len(a) > 0 && s.From <= a[len(a)-1].To {
+			r.fail()
+			return nil
+		}
+		a = append(a, s)
+	}
+	return a
+}

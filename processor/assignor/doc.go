@@ -1,0 +1,34 @@
+// Package assignor decides which member of a processor group does what: the assignor
+// "lacuna-slices".
+//
+// # Units and areas
+//
+// Linear hashing (package keyfilter) divides the keys of a group's inputs into buckets. So
+// that all topics share one measure, however many partitions they have, the package counts in
+// units: an initial bucket has 65,536 of them, and unit u begins at the point
+// floor(u*P/Initial) of the line of a topic of P partitions. Any set of units is an [Area].
+//
+// A task is a bucket at a member. Of a task an assignment says what is active, which the
+// member processes and acknowledges, and what it rebuilds: what it builds up state of while
+// another member processes it.
+//
+// # How an area changes hands
+//
+//  1. The plan (who has which bucket) changes because members came or went. What the
+//     holder of a bucket does not process yet and somebody else does, it is assigned to rebuild.
+//  2. When it has almost caught up, the member joins again and says that it is ready. In that
+//     generation the area is taken from whoever has it. That member gives it up before the
+//     generation has begun for it, and joins again because it did.
+//  3. In the generation after that nobody says that he processes the area, so it is free,
+//     and what is free is given to the holder of its bucket at once. So is the area of a member
+//     that is gone.
+//
+// A unit is free only when no member of the generation says that he has it. So it is never
+// with two, whatever generations anybody has missed.
+//
+// # What is remembered
+//
+// Members carry the plan from generation to generation: with how many buckets the group
+// began, how many partitions each topic had then, and the holders of the buckets. The one that
+// knows the latest plan counts, and who leads does not matter.
+package assignor

@@ -1,0 +1,255 @@
+package processor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/lacunamq/lacuna/client"
+)
+
+// feedSpec is what a feed reads: a range of slots of some partitions.
+type feedSpec struct {
+	slots client.SlotRange
+	// rebuild: the records are another member's to process. They are followed as far as they
+	// are committed.
+	rebuild bool
+}
+
+// feed reads for a task, and does for it what waits for the network. It hands over one batch
+// at a time and goes on when the task says so.
+type feed struct {
+	spec   feedSpec
+	tps    []client.TopicPartition
+	reader *client.Reader
+	failed func(error)
+
+	batches chan<- *batch
+	// verdicts says of the batch that was handed over how many of its records were used: all,
+	// or those before one that is not committed yet.
+	verdicts chan int
+
+	promoted chan struct{} // closed when the records have become the task's own to process
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when nothing of it runs any more
+
+	mu struct {
+		sync.Mutex
+		position map[client.TopicPartition]int64 // everything below was handed over
+		held     bool                            // it waits for a record to be committed
+		lag      int64                           // offsets behind the ledger
+		known    bool                            // lag is
+		// interrupt ends a poll.
+		interrupt context.CancelFunc
+	}
+}
+
+// batch is some records of a feed.
+type batch struct {
+	feed *feed
+	// own: they are the task's to process, as far as they are not committed.
+	own     bool
+	records []*kgo.Record
+	next    map[client.TopicPartition]int64 // where the feed is when all were used
+	used    int                             // by the task, so far
+}
+
+// start begins to read.
+func (f *feed) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	f.cancel, f.done = cancel, make(chan struct{})
+	go f.run(ctx)
+}
+
+// stop ends the feed and waits for it; what it has asked to commit is answered.
+func (f *feed) stop(ctx context.Context) error {
+	f.cancel()
+	<-f.done
+	return f.reader.Close(ctx)
+}
+
+// promote makes the records the task's own to process, from the next batch on.
+func (f *feed) promote() {
+	close(f.promoted)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.interrupt != nil {
+		f.mu.interrupt()
+	}
+}
+
+func (f *feed) run(ctx context.Context) {
+	defer close(f.done)
+	own := !f.spec.rebuild
+	for {
+		if !own && f.isPromoted() {
+			if !f.refresh(ctx) {
+				return
+			}
+			own = true
+		}
+		records, ok := f.poll(ctx, own)
+		if !ok {
+			return
+		}
+		if len(records) == 0 {
+			f.noteLag()
+			continue
+		}
+		b := &batch{feed: f, own: own, records: records, next: f.positions()}
+		for len(b.records) > 0 {
+			used, ok := f.hand(ctx, b)
+			if !ok {
+				return
+			}
+			b.records, b.used = b.records[used:], 0
+			if len(b.records) > 0 {
+				if !f.awaitCommitted(ctx, b.records[0]) {
+					return
+				}
+				b.own = f.isPromoted()
+				own = b.own
+			}
+		}
+		f.noteHanded(b.next)
+		f.noteLag()
+	}
+}
+
+func (f *feed) isPromoted() bool {
+	select {
+	case <-f.promoted:
+		return true
+	default:
+		return false
+	}
+}
+
+// poll waits for records, or for a promotion. It looks how far the feed has come every now
+// and then.
+func (f *feed) poll(ctx context.Context, own bool) (records []*kgo.Record, ok bool) {
+	waiting, cancel := context.WithTimeout(ctx, lookAround)
+	defer cancel()
+	f.mu.Lock()
+	f.mu.interrupt = cancel
+	f.mu.Unlock()
+	if !own && f.isPromoted() {
+		return nil, true
+	}
+	records, err := f.reader.Poll(waiting)
+	switch {
+	case ctx.Err() != nil:
+		return nil, false
+	case err != nil && waiting.Err() == nil:
+		f.failed(err)
+	}
+	return records, true
+}
+
+// lookAround is how often a feed without records looks how far it is.
+const lookAround = 200 * time.Millisecond
+
+// hand gives a batch to the task and waits until it has used what it can.
+func (f *feed) hand(ctx context.Context, b *batch) (used int, ok bool) {
+	select {
+	case f.batches <- b:
+	case <-ctx.Done():
+		return 0, false
+	}
+	select {
+	case used := <-f.verdicts:
+		return used, true
+	case <-ctx.Done():
+		return 0, false
+	}
+}
+
+// awaitCommitted waits until whoever has the record has it committed, or until it is the
+// task's own.
+func (f *feed) awaitCommitted(ctx context.Context, r *kgo.Record) bool {
+	f.setHeld(true)
+	defer f.setHeld(false)
+	tp := client.TopicPartition{Topic: r.Topic, Partition: r.Partition}
+	for {
+		promoted := f.isPromoted()
+		if !f.refresh(ctx) {
+			return false
+		}
+		if promoted || f.reader.IsCommitted(tp, r.Offset) {
+			return true
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-f.promoted:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// refresh reads the ledger until that succeeds.
+func (f *feed) refresh(ctx context.Context) bool {
+	for {
+		err := f.reader.Refresh(ctx)
+		if ctx.Err() != nil {
+			return false
+		}
+		if err == nil {
+			return true
+		}
+		f.failed(fmt.Errorf("read the ledger: %w", err))
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// positions is where the feed is in each partition when all that was polled is used.
+func (f *feed) positions() map[client.TopicPartition]int64 {
+	next := make(map[client.TopicPartition]int64, len(f.tps))
+	for _, s := range f.reader.Status() {
+		if !s.Redelivering {
+			next[s.TopicPartition] = s.Position
+		}
+	}
+	return next
+}
+
+func (f *feed) setHeld(held bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.held = held
+}
+
+func (f *feed) noteHanded(next map[client.TopicPartition]int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.position = next
+}
+
+// noteLag compares with the ledger.
+func (f *feed) noteLag() {
+	var lag int64
+	for _, s := range f.reader.Status() {
+		lag += max(0, s.MaxCommit-s.Position)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.lag, f.mu.known = lag, true
+}
+
+// behind is how many offsets the feed is behind the ledger, and whether it has looked. One
+// that waits for the next record to be committed is not behind.
+func (f *feed) behind() (lag int64, known bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.held {
+		return 0, true
+	}
+	return f.mu.lag, f.mu.known
+}

@@ -1,0 +1,78 @@
+package processor
+
+import (
+	"slices"
+	"time"
+)
+
+// schedules are the punctuations of a task. They are a plain value: whoever has them asks
+// what is due, and when to ask again.
+type schedules struct {
+	all []*schedule
+}
+
+type schedule struct {
+	every     time.Duration
+	by        Clock
+	punctuate func(at time.Time) error
+	// next is when it is due; zero while stream time has not begun.
+	next time.Time
+}
+
+// add adds a punctuation and returns what removes it.
+func (s *schedules) add(every time.Duration, by Clock, punctuate func(time.Time) error, now time.Time) func() {
+	added := &schedule{every: every, by: by, punctuate: punctuate}
+	if by == WallClock {
+		added.next = after(now, every)
+	}
+	s.all = append(s.all, added)
+	return func() {
+		s.all = slices.DeleteFunc(slices.Clone(s.all), func(other *schedule) bool { return other == added })
+	}
+}
+
+// after is the first whole multiple of an interval after a moment.
+func after(t time.Time, every time.Duration) time.Time {
+	n := t.UnixNano() / int64(every)
+	return time.Unix(0, (n+1)*int64(every))
+}
+
+// due is the punctuation that is due first, nil if none is, and the time it is due at. Stream
+// time begins with the first record.
+func (s *schedules) due(now, streamTime time.Time) (first *schedule) {
+	for _, sch := range s.all {
+		if sch.by == StreamTime && sch.next.IsZero() && !streamTime.IsZero() {
+			sch.next = after(streamTime, sch.every)
+		}
+		clock := now
+		if sch.by == StreamTime {
+			clock = streamTime
+		}
+		if sch.next.IsZero() || sch.next.After(clock) {
+			continue
+		}
+		if first == nil || sch.next.Before(first.next) {
+			first = sch
+		}
+	}
+	return first
+}
+
+// passed moves a punctuation that was called on to its next time.
+func (s *schedule) passed(now, streamTime time.Time) {
+	clock := now
+	if s.by == StreamTime {
+		clock = streamTime
+	}
+	s.next = after(clock, s.every)
+}
+
+// wake is when the next punctuation by wall clock is due; zero if there is none.
+func (s *schedules) wake() (at time.Time) {
+	for _, sch := range s.all {
+		if sch.by == WallClock && (at.IsZero() || sch.next.Before(at)) {
+			at = sch.next
+		}
+	}
+	return at
+}

@@ -1,0 +1,56 @@
+package processor
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lacunamq/lacuna/client"
+	"github.com/lacunamq/lacuna/processor/assignor"
+)
+
+// TaskStatus is what a member does for one bucket.
+type TaskStatus struct {
+	Bucket int32
+	// Active is what it processes, Rebuild what it builds up while another member does.
+	Active, Rebuild []client.AssignedSlots
+	// Lag is how many offsets Rebuild is behind the ledger, of all partitions together.
+	Lag int64
+	// ReadBytes are the bytes of the records that were fetched for what it reads now.
+	ReadBytes int64
+}
+
+// Status is what this member does, by bucket.
+func (a *App) Status() (all []TaskStatus) {
+	for _, t := range a.allTasks() {
+		has := t.has()
+		_, lag := t.readiness(a.cfg.threshold)
+		all = append(all, TaskStatus{Bucket: t.bucket, Active: a.slotsOf(has.active), Rebuild: a.slotsOf(has.rebuild), Lag: lag, ReadBytes: t.readBytes()})
+	}
+	slices.SortFunc(all, func(x, y TaskStatus) int { return cmp.Compare(x.Bucket, y.Bucket) })
+	return all
+}
+
+// readBytes are those of the records that the feeds of a task have fetched.
+func (t *task) readBytes() (n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.mu.feeds {
+		_, bytes := f.reader.Received()
+		n += bytes
+	}
+	return n
+}
+
+// slotsOf is an area as ranges of the inputs' partitions.
+func (a *App) slotsOf(area assignor.Area) (ranges []client.AssignedSlots) {
+	a.mu.Lock()
+	group := a.mu.plan.Group
+	a.mu.Unlock()
+	for _, name := range a.topology.Inputs {
+		for _, s := range group.Slots(name, area, a.topics[name].partitions) {
+			ranges = append(ranges, client.AssignedSlots{
+				TopicPartition: client.TopicPartition{Topic: name, Partition: s.Partition}, Slots: client.SlotRange{Lo: s.Lo, Hi: s.Hi}})
+		}
+	}
+	return ranges
+}

@@ -1,0 +1,396 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/lacunamq/lacuna/client"
+	"github.com/lacunamq/lacuna/processor/assignor"
+	"github.com/lacunamq/lacuna/statestore"
+)
+
+// task is one bucket of the line of the inputs: one state, one row of processors, and the
+// goroutine that all of it belongs to.
+type task struct {
+	app    *App
+	member *client.Member
+	bucket int32
+	outlet outlet
+
+	ctx     context.Context // ends when the task is to end without finishing anything
+	abort   context.CancelFunc
+	control chan change
+	batches chan *batch
+	done    chan struct{}
+
+	// What follows is the goroutine's own.
+	want   areas
+	store  statestore.OffsetStore
+	state  *state
+	chain  *chain
+	feeds  []*feed
+	queue  []*batch // handed over and not used up
+	open   acks     // with AckOnPunctuate: processed, and not emitted yet
+	tries  int      // restarts in a row
+	failed failing
+
+	// mu guards what others see.
+	mu struct {
+		sync.Mutex
+		has areas
+		// feeds can be asked how far they are; rebuilding are those that build up state.
+		feeds, rebuilding []*feed
+	}
+}
+
+// areas are what a task processes, and what it builds up while another member does.
+type areas struct{ active, rebuild assignor.Area }
+
+// change is what an assignment changes for a task.
+type change struct {
+	want areas
+	// end: the task is over.
+	end bool
+	// given is closed when what is not wanted any more has been given up.
+	given chan struct{}
+}
+
+// failing is a record or a punctuation that has failed.
+type failing struct {
+	record   *kgo.Record // nil: none, or a punctuation
+	failures int
+	again    time.Time // nothing is done before
+	skip     bool      // the record is to be skipped
+	alone    int       // so many records before it are a unit of their own first
+}
+
+func newTask(app *App, m *client.Member, bucket int32) *task {
+	t := &task{app: app, member: m, bucket: bucket, outlet: app.outlet,
+		control: make(chan change), batches: make(chan *batch), done: make(chan struct{})}
+	t.ctx, t.abort = context.WithCancel(context.Background())
+	return t
+}
+
+// run is the goroutine of the task.
+func (t *task) run() {
+	defer close(t.done)
+	defer t.abort()
+	defer t.shut()
+	for {
+		var next change
+		var ok bool
+		if t.chain == nil { // nothing is open yet, or any more
+			if !t.tryOpen() {
+				return
+			}
+		}
+		select {
+		case next, ok = <-t.control:
+		default:
+			next, ok = t.work()
+		}
+		if t.ctx.Err() != nil || ok && !t.apply(next) {
+			return
+		}
+	}
+}
+
+// tryOpen opens everything, unless the App has to end, and waits before it is tried again.
+func (t *task) tryOpen() bool {
+	err := t.openAll()
+	if err == nil {
+		return true
+	}
+	if t.ctx.Err() != nil {
+		return false
+	}
+	var fatal *fatalError
+	if errors.As(err, &fatal) {
+		t.app.fail(err)
+		<-t.ctx.Done()
+		return false
+	}
+	t.closeAll()
+	t.restarted(err)
+	return true
+}
+
+// work does the next thing there is to do, or waits for one or for a change.
+func (t *task) work() (next change, changed bool) {
+	if t.chain == nil {
+		return t.wait(t.failed.again)
+	}
+	now := t.app.cfg.now()
+	if now.Before(t.failed.again) {
+		return t.wait(t.failed.again)
+	}
+	if s := t.chain.schedules.due(now, t.chain.streamTime); s != nil {
+		t.punctuate(s)
+		return change{}, false
+	}
+	if t.takeBatches(); len(t.queue) > 0 {
+		t.process()
+		return change{}, false
+	}
+	return t.wait(t.chain.schedules.wake())
+}
+
+// wait waits for a change, for records, or for a moment.
+func (t *task) wait(until time.Time) (next change, changed bool) {
+	var timer <-chan time.Time
+	if !until.IsZero() {
+		timer = time.After(until.Sub(t.app.cfg.now()))
+	}
+	batches := t.batches
+	if t.chain == nil || t.app.cfg.now().Before(t.failed.again) {
+		batches = nil
+	}
+	select {
+	case next = <-t.control:
+		return next, true
+	case b := <-batches:
+		t.queue = append(t.queue, b)
+	case <-timer:
+	case <-t.ctx.Done():
+	}
+	return change{}, false
+}
+
+// takeBatches takes what the feeds have ready.
+func (t *task) takeBatches() {
+	for {
+		select {
+		case b := <-t.batches:
+			t.queue = append(t.queue, b)
+		default:
+			return
+		}
+	}
+}
+
+// apply does what an assignment says; false ends the task.
+func (t *task) apply(c change) bool {
+	if c.end {
+		t.closeAll()
+		t.note(areas{})
+		close(c.given)
+		return false
+	}
+	lost := !t.want.active.Minus(c.want.active).Empty()
+	t.want = c.want
+	if t.chain == nil {
+		t.note(c.want)
+		close(c.given)
+		return true
+	}
+	if t.app.topology.Ack == AckOnPunctuate && lost {
+		// A scratch store holds records that are another member's now.
+		t.closeAll()
+		t.note(c.want)
+		close(c.given)
+		return true
+	}
+	t.dropFeeds()
+	t.note(c.want)
+	close(c.given)
+	if err := t.addFeeds(); err != nil {
+		t.restart(err)
+	}
+	return true
+}
+
+// note lets others see what the task has.
+func (t *task) note(has areas) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.has, t.mu.feeds = has, slices.Clone(t.feeds)
+	t.mu.rebuilding = slices.DeleteFunc(slices.Clone(t.feeds), func(f *feed) bool { return !f.spec.rebuild })
+}
+
+// restart begins anew from the last commit.
+func (t *task) restart(err error) {
+	if t.ctx.Err() != nil {
+		return
+	}
+	t.closeAll()
+	var fatal *fatalError
+	if errors.As(err, &fatal) {
+		t.app.fail(err)
+		return
+	}
+	t.restarted(err)
+}
+
+func (t *task) restarted(err error) {
+	t.tries++
+	t.failed = failing{again: t.app.cfg.now().Add(t.app.cfg.backoff(t.tries))}
+	if t.app.cfg.hooks.Restarted != nil {
+		t.app.cfg.hooks.Restarted(t.bucket, err)
+	}
+}
+
+// openAll opens the state, the processors and the feeds.
+func (t *task) openAll() error {
+	if now := t.app.cfg.now(); now.Before(t.failed.again) {
+		return nil
+	}
+	if err := t.openState(); err != nil {
+		return &fatalError{err}
+	}
+	chain, err := newChain(&t.app.topology, t.bucket, t.state, t.app.cfg.now)
+	if err != nil {
+		return &fatalError{err}
+	}
+	t.chain, t.open = chain, make(acks)
+	return t.addFeeds()
+}
+
+// openState opens the store. A scratch one begins empty, and so does one that was made of a
+// topic which is gone.
+func (t *task) openState() error {
+	store, err := t.app.openStore(t.bucket)
+	if err != nil {
+		return err
+	}
+	t.store = store
+	t.state = &state{backing: store, unit: -1}
+	wipe := t.app.topology.Ack == AckOnPunctuate
+	if !wipe {
+		offsets, err := store.Offsets()
+		if err != nil {
+			return fmt.Errorf("bucket %d: read the offsets of its state: %w", t.bucket, err)
+		}
+		wipe = slices.ContainsFunc(offsets, func(o statestore.Offset) bool { return t.app.topicID(o.Topic) != o.TopicID })
+	}
+	if wipe {
+		if err := store.Wipe(); err != nil {
+			return fmt.Errorf("bucket %d: empty its state: %w", t.bucket, err)
+		}
+	}
+	return nil
+}
+
+// closeAll closes the feeds, the processors and the store. What is not committed comes again.
+func (t *task) closeAll() {
+	t.stopFeeds(t.feeds)
+	t.feeds, t.queue = nil, nil
+	var errs []error
+	if t.chain != nil {
+		errs = append(errs, t.chain.close())
+	}
+	if t.store != nil {
+		errs = append(errs, t.store.Close())
+	}
+	t.chain, t.store, t.state, t.open = nil, nil, nil, nil
+	if err := errors.Join(errs...); err != nil {
+		t.app.report(err)
+	}
+}
+
+// shut is the end of the task.
+func (t *task) shut() {
+	t.closeAll()
+	t.note(areas{})
+}
+
+// stopFeeds stops feeds, and waits for what they have asked to commit unless the task is
+// aborted.
+func (t *task) stopFeeds(feeds []*feed) {
+	for _, f := range feeds {
+		f.cancel()
+	}
+	for _, f := range feeds {
+		if err := f.stop(t.ctx); err != nil && t.ctx.Err() == nil {
+			t.app.report(fmt.Errorf("bucket %d: close a reader: %w", t.bucket, err))
+		}
+	}
+}
+
+// reading is what the task wants to read, in the pieces that its state has offsets for.
+func (t *task) reading() ([]piece, error) {
+	var pieces []piece
+	for _, w := range []struct {
+		area    assignor.Area
+		rebuild bool
+	}{{t.want.active, false}, {t.want.rebuild, true}} {
+		more, err := t.app.pieces(t.store, w.area, w.rebuild)
+		if err != nil {
+			return nil, err
+		}
+		pieces = append(pieces, more...)
+	}
+	return pieces, nil
+}
+
+// piece is a range of slots of a partition, and where the state is in it.
+type piece struct {
+	tp   client.TopicPartition
+	spec feedSpec
+	next int64
+}
+
+// dropFeeds stops the feeds that read anything which is not wanted, or not in that way. What
+// they have read and the state has not comes again from its offset. Those of an area that has
+// become the task's own go on.
+func (t *task) dropFeeds() {
+	wanted := func(f *feed, rebuild bool) bool {
+		area := t.want.active
+		if rebuild {
+			area = t.want.rebuild
+		}
+		return t.app.allWithin(f.tps, f.spec.slots, area)
+	}
+	var kept, over []*feed
+	for _, f := range t.feeds {
+		switch {
+		case wanted(f, f.spec.rebuild):
+			kept = append(kept, f)
+		case f.spec.rebuild && t.app.topology.Ack == AckAtProcess && wanted(f, false):
+			f.spec.rebuild = false
+			f.promote()
+			kept = append(kept, f)
+		default:
+			over = append(over, f)
+		}
+	}
+	t.queue = slices.DeleteFunc(t.queue, func(b *batch) bool { return slices.Contains(over, b.feed) })
+	t.feeds = kept
+	t.stopFeeds(over)
+}
+
+// addFeeds opens feeds for what is wanted and not read yet.
+func (t *task) addFeeds() error {
+	pieces, err := t.reading()
+	if err != nil {
+		return err
+	}
+	groups := make(map[feedSpec][]piece)
+	for _, p := range pieces {
+		if !slices.ContainsFunc(t.feeds, func(f *feed) bool { return f.reads(p) }) {
+			groups[p.spec] = append(groups[p.spec], p)
+		}
+	}
+	for spec, pieces := range groups {
+		f, err := t.app.openFeed(t, spec, pieces)
+		if err != nil {
+			return err
+		}
+		t.feeds = append(t.feeds, f)
+		f.start()
+	}
+	t.state.visible = t.want.active.Union(t.want.rebuild)
+	t.note(t.want)
+	return nil
+}
+
+// reads tells whether a feed reads the piece already, maybe with more.
+func (f *feed) reads(p piece) bool {
+	return f.spec.rebuild == p.spec.rebuild && slices.Contains(f.tps, p.tp) &&
+		f.spec.slots.Lo <= p.spec.slots.Lo && p.spec.slots.Hi <= f.spec.slots.Hi
+}
