@@ -44,10 +44,12 @@ const (
 type counted struct {
 	mu          sync.Mutex
 	first, last map[string]time.Time
+	left        int           // until enough is closed
+	enough      chan struct{} // closed after so many records
 }
 
-func newCounted() *counted {
-	return &counted{first: make(map[string]time.Time), last: make(map[string]time.Time)}
+func newCounted(enough int) *counted {
+	return &counted{first: make(map[string]time.Time), last: make(map[string]time.Time), left: enough, enough: make(chan struct{})}
 }
 
 func (c *counted) process(ctx *processor.Context, r *kgo.Record) error {
@@ -73,6 +75,9 @@ func (c *counted) process(ctx *processor.Context, r *kgo.Record) error {
 		c.first[string(r.Key)] = now
 	}
 	c.last[string(r.Key)] = now
+	if c.left--; c.left == 0 {
+		close(c.enough)
+	}
 	return nil
 }
 
@@ -108,27 +113,31 @@ func handOver(b *testing.B, t *target) (pause time.Duration, ratio float64) {
 		require.NoError(b, cl.Flush(context.Background()))
 	}
 	produce(0, handOverRecords)
-	old, fresh := newCounted(), newCounted()
+	old, fresh := newCounted(handOverRecords), newCounted(20)
 	first := old.open(b, t, topic, group)
 	defer func() { require.NoError(b, first.Close(context.Background())) }()
+	<-old.enough
 	second := fresh.open(b, t, topic, group)
 	defer func() { require.NoError(b, second.Close(context.Background())) }()
 	var read int64
-	for n := handOverRecords; ; n += 20 {
+	for n := handOverRecords; !closed(fresh.enough); n += 20 {
 		produce(n, n+20)
 		for _, s := range second.Status() {
 			if len(s.Rebuild) > 0 {
 				read = s.ReadBytes
 			}
 		}
-		fresh.mu.Lock()
-		got := len(fresh.first)
-		fresh.mu.Unlock()
-		if got >= 20 {
-			break
-		}
 	}
 	return old.until(fresh, moved), float64(read) / float64(bytes)
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
 }
 
 // until is from the last record of some keys here to the first of them there.

@@ -41,10 +41,10 @@ type App struct {
 	mu struct {
 		sync.Mutex
 		tasks      map[int32]*task
-		plan       assignor.Assignment // as it was assigned last
-		generation int32               // of the plan, -1: none was assigned yet
-		ready      assignor.Area       // what was said to be ready
-		err        error               // why the App has ended
+		plan       assignor.Assignment     // as it was assigned last
+		generation int32                   // of the plan, -1: none was assigned yet
+		ready      map[int32]assignor.Area // by bucket, what was said to be ready
+		err        error                   // why the App has ended
 		closed     bool
 	}
 	failed chan struct{} // closed when err is set
@@ -294,7 +294,26 @@ func (a *App) openStore(bucket int32) (statestore.OffsetStore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the state of bucket %d in %s: %w", bucket, dir, err)
 	}
-	return statestore.Keep(s, a.cfg.fs, dir)
+	kept, err := statestore.Keep(s, a.cfg.fs, dir)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the state of bucket %d in %s: %w", bucket, dir, err), s.Close())
+	}
+	if a.cache != nil {
+		a.cache.Own(bucket)
+	}
+	return kept, nil
+}
+
+// closeStore closes the state of a bucket. How far it is stays known.
+func (a *App) closeStore(bucket int32, s statestore.OffsetStore) error {
+	var err error
+	if a.cache != nil {
+		var offsets []statestore.Offset
+		if offsets, err = s.Offsets(); err == nil {
+			a.cache.Release(bucket, offsets)
+		}
+	}
+	return errors.Join(err, s.Close())
 }
 
 // pieces are what of an area is to be read, each with the offset that the state has there.

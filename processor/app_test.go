@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/lacunamq/lacuna/processor"
 )
@@ -52,6 +53,45 @@ func TestGrow(t *testing.T) {
 	}
 	r.requireCounts(r.output(4000))
 	c.check(t)
+}
+
+// A state that cannot be built up any more is an error that says what is missing.
+func TestTheLogBeginsAboveTheState(t *testing.T) {
+	r := newRig(t, 1)
+	r.produce(100, 10)
+	c := new(counting)
+	a := r.open(c.topology(), processor.StateDir(t.TempDir()))
+	r.output(100)
+	require.NoError(t, a.Close(context.Background()))
+	offsets := make(kadm.Offsets)
+	offsets.AddOffset("in", 0, 50, -1)
+	deleted, err := kadm.NewClient(r.kafka).DeleteRecords(t.Context(), offsets)
+	require.NoError(t, err)
+	require.NoError(t, deleted.Error())
+
+	a = r.open(c.topology(), processor.StateDir(t.TempDir()))
+	<-a.Failed()
+	require.ErrorContains(t, a.Err(), "the state is at offset 0 of in[0], and the log begins at 50")
+	c.check(t)
+}
+
+// A member that comes back under another id is given what it has the state of, and reads on
+// from there.
+func TestAStateOnDiskIsReadOnFrom(t *testing.T) {
+	r := newRig(t, 1)
+	r.produce(1000, 10)
+	c := new(counting)
+	dir := processor.StateDir(t.TempDir())
+	a := r.open(c.topology(), dir)
+	r.output(1000)
+	require.NoError(t, a.Close(context.Background()))
+	r.produce(10, 10)
+	r.open(c.topology(), dir)
+	r.requireCounts(r.output(1010))
+	c.check(t)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	require.Zero(t, c.silently, "records applied again")
 }
 
 // TestGrowAndShrinkUnderLoad lets members come and go while records come in. Every key is

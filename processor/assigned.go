@@ -131,14 +131,13 @@ func (a *App) watch() {
 			return
 		case <-ticker.C:
 		}
-		var ready assignor.Area
+		news := false
 		for _, t := range a.allTasks() {
-			r, _ := t.readiness(a.cfg.threshold)
-			ready = ready.Union(r)
+			ready, _ := t.readiness(a.cfg.threshold)
+			a.mu.Lock()
+			news = news || !ready.Minus(a.mu.ready[t.bucket]).Empty()
+			a.mu.Unlock()
 		}
-		a.mu.Lock()
-		news := !ready.Minus(a.mu.ready).Empty()
-		a.mu.Unlock()
 		if news {
 			a.member.Rejoin()
 		}
@@ -152,11 +151,11 @@ func (a *App) claim() assignor.Claim {
 	if a.cache != nil {
 		c.OnDisk = a.cache.Tasks()
 	}
-	var ready assignor.Area
+	ready := make(map[int32]assignor.Area)
 	for _, t := range a.allTasks() {
 		has := t.has()
 		r, lag := t.readiness(a.cfg.threshold)
-		ready = ready.Union(r)
+		ready[t.bucket] = r
 		c.Tasks = append(c.Tasks, assignor.TaskState{Bucket: t.bucket, Active: has.active, Rebuild: has.rebuild, Ready: r, Lag: lag})
 	}
 	a.mu.Lock()

@@ -285,7 +285,7 @@ func (t *task) closeAll() {
 		errs = append(errs, t.chain.close())
 	}
 	if t.store != nil {
-		errs = append(errs, t.store.Close())
+		errs = append(errs, t.app.closeStore(t.bucket, t.store))
 	}
 	t.chain, t.store, t.state, t.open = nil, nil, nil, nil
 	if err := errors.Join(errs...); err != nil {

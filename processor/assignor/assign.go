@@ -87,16 +87,8 @@ func Assign(members []Member, topics map[string]int32) (map[string]Assignment, e
 func target(members []Member, topics map[string]int32) (group Group, plan keyfilter.Assignment, err error) {
 	known := latest(members)
 	group = found(known, members, topics)
-	if known == nil {
-		if plan, err = keyfilter.NewAssignment(group.Initial, group.limit()); err != nil {
-			return group, plan, fmt.Errorf("found the group: %w", err)
-		}
-	} else {
-		holders := comeBack(known.Holders, members)
-		limit := max(group.limit(), int32(len(holders)))
-		if plan, err = keyfilter.RestoreAssignment(group.Initial, limit, holders, known.Idle); err != nil {
-			return group, plan, fmt.Errorf("go on from the plan of generation %d: %w", known.Generation, err)
-		}
+	if plan, err = goOn(known, &group, members); err != nil {
+		return group, plan, err
 	}
 	here := make(map[string]bool, len(members))
 	for _, m := range members {
@@ -114,11 +106,40 @@ func target(members []Member, topics map[string]int32) (group Group, plan keyfil
 	return group, plan, nil
 }
 
-// latest is the claim that knows the newest plan, nil if none knows any.
+// goOn is the plan that is known, or a new one. A plan that no joining and leaving could have
+// led to, as of a group whose topics were made anew, must not keep the group from ever
+// getting on: it begins anew too, and what members process stays theirs until it is handed over.
+func goOn(known *Claim, group *Group, members []Member) (keyfilter.Assignment, error) {
+	if known != nil {
+		holders := comeBack(known, members)
+		limit := max(group.limit(), int32(len(holders)))
+		if plan, err := keyfilter.RestoreAssignment(group.Initial, limit, holders, known.Idle); err == nil {
+			return plan, nil
+		}
+	}
+	plan, err := keyfilter.NewAssignment(group.Initial, group.limit())
+	if err != nil {
+		return plan, fmt.Errorf("found the group: %w", err)
+	}
+	return plan, nil
+}
+
+// latest is the claim that knows the newest plan, nil if none knows any. Generations count
+// from the beginning when a broker has forgotten the group, so one that names somebody who is
+// here comes before any that was found on a disk.
 func latest(members []Member) (newest *Claim) {
+	living := func(c *Claim) bool {
+		return slices.ContainsFunc(members, func(m Member) bool {
+			return slices.Contains(c.Holders, m.ID) || slices.Contains(c.Idle, m.ID)
+		})
+	}
 	for i := range members {
 		c := &members[i].Claim
-		if c.Group != nil && (newest == nil || c.Generation > newest.Generation) {
+		switch {
+		case c.Group == nil:
+		case newest == nil, living(c) && !living(newest):
+			newest = c
+		case living(c) == living(newest) && c.Generation > newest.Generation:
 			newest = c
 		}
 	}
@@ -147,14 +168,14 @@ func found(known *Claim, members []Member, topics map[string]int32) (group Group
 
 // comeBack gives the places of members that are gone to those that have their states on disk:
 // the same processes under other ids.
-func comeBack(holders []string, members []Member) []string {
-	holders = slices.Clone(holders)
+func comeBack(known *Claim, members []Member) []string {
+	holders := slices.Clone(known.Holders)
 	gone := func(id string) bool {
 		return !slices.ContainsFunc(members, func(m Member) bool { return m.ID == id })
 	}
 	for i := range members {
 		m := &members[i]
-		if slices.Contains(holders, m.ID) {
+		if slices.Contains(holders, m.ID) || slices.Contains(known.Idle, m.ID) {
 			continue
 		}
 		at := slices.IndexFunc(m.Claim.OnDisk, func(bucket int32) bool {
