@@ -67,6 +67,23 @@ func (g *Group) bucket(buckets keyfilter.Buckets, bucket int32) Area {
 	return NewArea(Span{i.Start, i.End})
 }
 
+// all is the area of all units.
+func (g *Group) all() Area { return NewArea(Span{0, int64(g.Initial) * UnitsPerBucket}) }
+
+// measuresAs tells whether a unit is the same to both groups. It is unless they were founded
+// each for itself. One that is not known has no units.
+func (g *Group) measuresAs(other *Group) bool {
+	if other == nil {
+		return true
+	}
+	for topic, partitions := range other.Partitions {
+		if mine, ok := g.Partitions[topic]; ok && mine != partitions {
+			return false
+		}
+	}
+	return g.Initial == other.Initial
+}
+
 // limit is how many buckets there may be: as many as the narrowest line takes.
 func (g *Group) limit() int32 {
 	most := int32(0)

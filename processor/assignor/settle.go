@@ -21,13 +21,22 @@ type settlement struct {
 
 // newSettlement begins with what the members say that they process. No two should say so of
 // the same unit; if they do, the one who knows the later generation has it.
-func newSettlement(members []Member) *settlement {
+func newSettlement(group *Group, members []Member) *settlement {
 	s := &settlement{active: make(map[taskKey]Area), ready: make(map[taskKey]Area), rebuild: make(map[taskKey]Area)}
 	members = slices.Clone(members)
 	slices.SortStableFunc(members, func(x, y Member) int { return cmp.Compare(y.Claim.Generation, x.Claim.Generation) })
-	for _, m := range members {
-		for _, t := range m.Claim.Tasks {
-			key := taskKey{m.ID, t.Bucket}
+	for i := range members {
+		c := &members[i].Claim
+		if !group.measuresAs(c.Group) {
+			// What it processes cannot be told from its units, so it gives up everything, and
+			// until it has, nobody is given anything.
+			if c.processes() {
+				s.held = group.all()
+			}
+			continue
+		}
+		for _, t := range c.Tasks {
+			key := taskKey{members[i].ID, t.Bucket}
 			s.active[key] = s.active[key].Union(t.Active.Minus(s.held))
 			s.held = s.held.Union(t.Active)
 			s.ready[key] = t.Ready
@@ -49,6 +58,9 @@ func (s *settlement) settle(key taskKey, bucket Area) {
 	}
 	s.rebuild[key] = contested
 	ready := contested.Intersect(s.ready[key])
+	if ready.Empty() {
+		return
+	}
 	for other := range s.active {
 		if other != key {
 			s.active[other] = s.active[other].Minus(ready)
@@ -56,13 +68,16 @@ func (s *settlement) settle(key taskKey, bucket Area) {
 	}
 }
 
-// tasksOf are the tasks of a member, by bucket.
-func (s *settlement) tasksOf(member string) (tasks []Task) {
+// tasks are the tasks of each member, by bucket.
+func (s *settlement) tasks() map[string][]Task {
+	of := make(map[string][]Task)
 	for key, active := range s.active {
-		if rebuild := s.rebuild[key]; key.member == member && !(active.Empty() && rebuild.Empty()) {
-			tasks = append(tasks, Task{Bucket: key.bucket, Active: active, Rebuild: rebuild})
+		if rebuild := s.rebuild[key]; !active.Empty() || !rebuild.Empty() {
+			of[key.member] = append(of[key.member], Task{Bucket: key.bucket, Active: active, Rebuild: rebuild})
 		}
 	}
-	slices.SortFunc(tasks, func(x, y Task) int { return cmp.Compare(x.Bucket, y.Bucket) })
-	return tasks
+	for _, tasks := range of {
+		slices.SortFunc(tasks, func(x, y Task) int { return cmp.Compare(x.Bucket, y.Bucket) })
+	}
+	return of
 }
