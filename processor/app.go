@@ -41,7 +41,8 @@ type App struct {
 	mu struct {
 		sync.Mutex
 		tasks      map[int32]*task
-		plan       assignor.Assignment     // as it was assigned last
+		plan       assignor.Assignment     // of the generation
+		next       assignor.Assignment     // of a generation that has not begun yet
 		generation int32                   // of the plan, -1: none was assigned yet
 		ready      map[int32]assignor.Area // by bucket, what was said to be ready
 		err        error                   // why the App has ended

@@ -12,14 +12,14 @@ import (
 func (a *App) assigned(plan assignor.Assignment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.mu.plan = plan
+	a.mu.next = plan
 }
 
 // begin does what was assigned, when the generation begins. What was lost is given up before
 // it returns; it asks to join again if there was any, since that goes to nobody before.
 func (a *App) begin(ctx context.Context, m *client.Member, generation int32) (rejoin bool) {
 	a.mu.Lock()
-	a.mu.generation = generation
+	a.mu.plan, a.mu.generation = a.mu.next, generation
 	if a.mu.closed || a.mu.err != nil {
 		a.mu.Unlock()
 		return false
