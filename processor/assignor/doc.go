@@ -29,6 +29,9 @@
 // # What is remembered
 //
 // Members carry the plan from generation to generation: with how many buckets the group
-// began, how many partitions each topic had then, and the holders of the buckets. The one that
-// knows the latest plan counts, and who leads does not matter.
+// began, how many partitions each topic had when the group first saw it, and the holders of
+// the buckets. It does not matter who leads, nor who missed a generation: the latest plan
+// counts, of those that members process by if there are any. Members that come have the
+// buckets of members that are gone first, and those of whose states they have on disk
+// before others; only then is a bucket split or merged (keyfilter.Assignment).
 package assignor

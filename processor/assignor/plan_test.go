@@ -24,3 +24,86 @@ func TestAPlanOnDiskIsOlderThanTheOneThatIsLived(t *testing.T) {
 	require.EqualValues(t, 2, plan["a"].Group.Initial)
 	require.Equal(t, []string{"a", "b", "c"}, plan["a"].Holders)
 }
+
+// As long as anybody processes something it goes on in the units that it is counted in.
+func TestAPlanThatIsProcessedCountsMost(t *testing.T) {
+	topics := map[string]int32{"in": 1}
+	lived := &Group{Initial: 2, Partitions: topics}
+	other := &Group{Initial: 1, Partitions: topics}
+	plan, err := Assign([]Member{
+		{ID: "a", Claim: Claim{Group: lived, Generation: 2, Holders: []string{"a", "a"}, Tasks: []TaskState{{Bucket: 0, Active: lived.all()}}}},
+		{ID: "b", Claim: Claim{Group: other, Generation: 40, Holders: []string{"b"}}},
+	}, topics)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, plan["a"].Group.Initial)
+	require.Equal(t, []string{"a", "b"}, plan["a"].Holders)
+	require.Equal(t, []Task{{Bucket: 0, Active: lived.all()}}, plan["a"].Tasks)
+}
+
+// What a member processes that counts in other units is given to nobody before it has given
+// it up.
+func TestAMemberOfAnotherGroupGivesUpFirst(t *testing.T) {
+	group := &Group{Initial: 2, Partitions: map[string]int32{"in": 1}}
+	for name, other := range map[string]*Group{
+		"of more buckets":          {Initial: 3, Partitions: map[string]int32{"in": 1}},
+		"of a topic made anew":     {Initial: 2, Partitions: map[string]int32{"in": 4}},
+		"of fewer, and more parts": {Initial: 1, Partitions: map[string]int32{"in": 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			foreign := Claim{Group: other, Generation: 3, Holders: []string{"x"}, Tasks: []TaskState{{Bucket: 0, Active: Area{{0, 7}}}}}
+			members := []Member{
+				{ID: "a", Claim: Claim{Group: group, Generation: 4, Holders: []string{"a", "b"}, Tasks: []TaskState{{Bucket: 0, Active: Area{{0, 9}}}}}},
+				{ID: "b", Claim: foreign},
+			}
+			plan, err := Assign(members, group.Partitions)
+			require.NoError(t, err)
+			require.Equal(t, Area{{0, 9}}, plan["a"].Tasks[0].Active)
+			require.Equal(t, Area{{9, UnitsPerBucket}}, plan["a"].Tasks[0].Rebuild)
+			require.Equal(t, []Task{{Bucket: 1, Rebuild: Area{{UnitsPerBucket, 2 * UnitsPerBucket}}}}, plan["b"].Tasks)
+
+			members[1].Claim.Tasks = nil
+			plan, err = Assign(members, group.Partitions)
+			require.NoError(t, err)
+			require.Equal(t, []Task{{Bucket: 0, Active: Area{{0, UnitsPerBucket}}}}, plan["a"].Tasks)
+			require.Equal(t, []Task{{Bucket: 1, Active: Area{{UnitsPerBucket, 2 * UnitsPerBucket}}}}, plan["b"].Tasks)
+		})
+	}
+}
+
+// A plan that nobody can have come to does not stop the group: the next older one counts, and
+// if there is none the group is founded anew. What is processed stays where it is meanwhile.
+func TestPlansThatNobodyCanHaveComeTo(t *testing.T) {
+	group := &Group{Initial: 2, Partitions: map[string]int32{"in": 1}}
+	for name, bad := range map[string]Claim{
+		"no holders":         {},
+		"too few holders":    {Holders: []string{"a"}},
+		"a bucket of nobody": {Holders: []string{"a", ""}},
+		"uneven":             {Holders: []string{"a", "a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad.Group, bad.Generation = group, 9
+			bad.Tasks = []TaskState{{Bucket: 5, Active: group.all()}}
+			good := Claim{Group: group, Generation: 8, Holders: []string{"c", "a"}}
+			members := []Member{{ID: "a", Claim: bad}, {ID: "c", Claim: good}}
+			plan, err := Assign(members, group.Partitions)
+			require.NoError(t, err)
+			require.Equal(t, []string{"c", "a"}, plan["a"].Holders)
+			require.Equal(t, group.all(), plan["a"].Tasks[len(plan["a"].Tasks)-1].Active)
+
+			members[1].Claim = Claim{}
+			plan, err = Assign(members, group.Partitions)
+			require.NoError(t, err)
+			require.Len(t, plan["a"].Holders, 2)
+			require.ElementsMatch(t, []string{"a", "c"}, plan["a"].Holders)
+			require.Equal(t, group.all(), plan["a"].Tasks[len(plan["a"].Tasks)-1].Active)
+		})
+	}
+}
+
+// A founder may ask for more buckets than any group can have.
+func TestAGroupBeginsWithNoMoreBucketsThanSlots(t *testing.T) {
+	plan, err := Assign([]Member{{ID: "a", Claim: Claim{Initial: 1<<31 - 1}}}, map[string]int32{"in": 1})
+	require.NoError(t, err)
+	require.EqualValues(t, 65536, plan["a"].Group.Initial)
+	require.Len(t, plan["a"].Tasks, 65536)
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // target is where the buckets are to be: the plan that the members know, changed no more than
-// those who are gone and those who are new make it necessary.
+// those who are gone and those who are new make necessary.
 func target(members []Member, topics map[string]int32) (group Group, plan keyfilter.Assignment, err error) {
 	known := plans(members)
 	group = remember(known, members, topics)
@@ -94,7 +94,7 @@ func remember(known []*Claim, members []Member, topics map[string]int32) (group 
 	} else {
 		group.Initial = 1
 		for i := range members {
-			group.Initial = max(group.Initial, members[i].Claim.Initial)
+			group.Initial = max(group.Initial, min(members[i].Claim.Initial, keyfilter.Slots))
 		}
 	}
 	for topic, partitions := range topics {
