@@ -107,3 +107,31 @@ func TestAGroupBeginsWithNoMoreBucketsThanSlots(t *testing.T) {
 	require.EqualValues(t, 65536, plan["a"].Group.Initial)
 	require.Len(t, plan["a"].Tasks, 65536)
 }
+
+// A disk has old states too, of buckets that were others' by the end.
+func TestWhoComesBackToWhat(t *testing.T) {
+	group := &Group{Initial: 4, Partitions: map[string]int32{"in": 1}}
+	for name, c := range map[string]struct {
+		holders []string
+		a, b    []int32
+		want    []string
+	}{
+		"most in common":     {[]string{"x", "x", "y", "y"}, []int32{0, 2, 3}, []int32{0, 1, 2}, []string{"b", "b", "a", "a"}},
+		"the least besides":  {[]string{"x", "y", "p", "q"}, []int32{0, 1}, []int32{0}, []string{"b", "a", "p", "q"}},
+		"not what is not":    {[]string{"x", "y", "p", "q"}, []int32{1, 9}, []int32{2}, []string{"b", "a", "p", "q"}},
+		"not what is living": {[]string{"x", "y", "p", "q"}, []int32{2, 3}, []int32{0, 2}, []string{"b", "a", "p", "q"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			members := []Member{{ID: "a", Claim: Claim{OnDisk: c.a}}, {ID: "b", Claim: Claim{OnDisk: c.b}}}
+			members[0].Claim.Group, members[0].Claim.Holders = group, c.holders
+			for _, id := range []string{"p", "q"} {
+				if c.holders[2] == "p" {
+					members = append(members, Member{ID: id})
+				}
+			}
+			plan, err := Assign(members, group.Partitions)
+			require.NoError(t, err)
+			require.Equal(t, c.want, plan["a"].Holders)
+		})
+	}
+}

@@ -49,9 +49,7 @@ func newSettlement(group *Group, members []Member) *settlement {
 // rest it builds up, and what of that is ready is taken from whoever has it. It is given in
 // the generation after that.
 func (s *settlement) settle(key taskKey, bucket Area) {
-	free := bucket.Minus(s.held)
-	s.active[key] = s.active[key].Union(free)
-	s.held = s.held.Union(free)
+	s.active[key] = s.active[key].Union(bucket.Minus(s.held)) // which no other bucket has
 	contested := bucket.Minus(s.active[key])
 	if contested.Empty() {
 		return
