@@ -101,8 +101,9 @@ func TestRefusedInTransaction(t *testing.T) {
 	require.Equal(t, end, log.Bounds().End)
 	appendTo(t, log, put("a", "5"))
 
-	_, err = j.AppendMarker(protocol.EndTxnMarker{ProducerID: 7, ProducerEpoch: 2, Commit: true}, 2, 1)
+	again, err := j.AppendMarker(protocol.EndTxnMarker{ProducerID: 7, ProducerEpoch: 2, Commit: true}, 2, 1)
 	require.NoError(t, err, "the same marker once more")
+	require.NoError(t, again.Wait(ctx))
 	require.Equal(t, []string{"6 a=5"}, replayed(t, log, end))
 }
 
