@@ -377,15 +377,18 @@ func (a *App) allWithin(tps []client.TopicPartition, slots client.SlotRange, are
 
 // openFeed opens the Reader of a feed.
 func (a *App) openFeed(t *task, spec feedSpec, pieces []piece) (*feed, error) {
-	f := &feed{spec: spec, failed: a.report, batches: t.batches, verdicts: make(chan int), promoted: make(chan struct{})}
+	f := &feed{spec: spec, failed: a.report, taken: make(map[client.TopicPartition]int64), batches: t.batches, verdicts: make(chan int), promoted: make(chan struct{})}
 	starts, err := a.starts(t.ctx, pieces)
 	if err != nil {
 		return nil, err
 	}
 	opts := append(a.cfg.readerOpts(), client.Slots(spec.slots))
+	f.mu.follows = make(map[client.TopicPartition]bool)
 	for i, p := range pieces {
 		f.tps = append(f.tps, p.tp)
+		f.mu.follows[p.tp] = true
 		if a.topology.Ack == AckAtProcess {
+			f.taken[p.tp] = starts[i]
 			opts = append(opts, client.StartAt(p.tp.Topic, p.tp.Partition, starts[i]))
 		} else {
 			opts = append(opts, client.Partitions(p.tp.Topic, p.tp.Partition))

@@ -121,13 +121,20 @@ func (t *task) readiness(threshold int64) (ready assignor.Area, lag int64) {
 	return rebuild, lag
 }
 
-// watch joins again when a bucket has become ready to be handed over.
+// watch joins again when a bucket has become ready to be handed over, and leaves the group
+// when the App has failed, so that others get what it had.
 func (a *App) watch() {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-a.ctx.Done():
+			return
+		case <-a.failed:
+			for _, t := range a.allTasks() {
+				<-t.done
+			}
+			a.report(a.member.Close(a.ctx))
 			return
 		case <-ticker.C:
 		}

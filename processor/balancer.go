@@ -9,9 +9,6 @@ import (
 	"github.com/lacunamq/lacuna/processor/assignor"
 )
 
-// balancerName is the name of the protocol that all members of a group must have.
-const balancerName = "lacuna-slices"
-
 // balancer divides the keys of the inputs between members (package assignor). It is a
 // cooperative one, and keeps what is assigned to itself: kgo is told that it is nothing, so
 // it neither fetches nor commits.
@@ -27,7 +24,7 @@ type balancer struct {
 func newBalancer(a *App) *balancer { return &balancer{owner: a} }
 
 // ProtocolName implements [kgo.GroupBalancer].
-func (b *balancer) ProtocolName() string { return balancerName }
+func (b *balancer) ProtocolName() string { return assignor.ProtocolName }
 
 // IsCooperative implements [kgo.GroupBalancer].
 func (b *balancer) IsCooperative() bool { return true }

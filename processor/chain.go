@@ -32,7 +32,7 @@ func newChain(t *Topology, bucket int32, s *state, now func() time.Time) (*chain
 	for i := range t.Processors {
 		node := t.Processors[i].New()
 		c.nodes = append(c.nodes, node)
-		if err := node.Init(&Context{chain: c, at: i}); err != nil {
+		if err := node.Init(&Context{chain: c, at: i, stores: make(map[string]*Store)}); err != nil {
 			return nil, errors.Join(fmt.Errorf("init processor %s of bucket %d: %w", t.Processors[i].Name, bucket, err), c.close())
 		}
 	}

@@ -12,17 +12,23 @@ import (
 // Context is what a [Processor] has of its task. It is used in the calls of the Processor
 // and its punctuations only, never from another goroutine.
 type Context struct {
-	chain *chain
-	at    int // of the node in the topology
+	chain  *chain
+	at     int // of the node in the topology
+	stores map[string]*Store
 }
 
 // Store is a store that the node names.
 func (c *Context) Store(name string) (*Store, error) {
+	if s := c.stores[name]; s != nil {
+		return s, nil
+	}
 	node := &c.chain.topology.Processors[c.at]
 	if !slices.Contains(node.Stores, name) {
 		return nil, fmt.Errorf("processor %s does not name the store %q", node.Name, name)
 	}
-	return &Store{state: c.chain.state, name: name, prefix: append([]byte(name), 0)}, nil
+	s := &Store{state: c.chain.state, name: name, prefix: append([]byte(name), 0)}
+	c.stores[name] = s
+	return s, nil
 }
 
 // Forward hands a record to the next processor, or from the last one to a sink: to the topic
@@ -47,7 +53,8 @@ const (
 )
 
 // Schedule has punctuate called at every whole multiple of the interval since 1970, by one
-// clock or the other; if several have passed, once. It returns what ends that. An error of
+// clock or the other; if several have passed, once. A state that only follows what others
+// have processed is not punctuated. Schedule returns what ends that. An error of
 // punctuate goes to the [ErrorPolicy]; what it has put into stores and forwarded is undone.
 func (c *Context) Schedule(every time.Duration, by Clock, punctuate func(at time.Time) error) (cancel func(), err error) {
 	if every < time.Millisecond {

@@ -31,6 +31,8 @@ type feed struct {
 	// verdicts says of the batch that was handed over how many of its records were used: all,
 	// or those before one that is not committed yet.
 	verdicts chan int
+	// taken is how far the state is in each partition; the task's.
+	taken map[client.TopicPartition]int64
 
 	promoted chan struct{} // closed when the records have become the task's own to process
 	cancel   context.CancelFunc
@@ -42,6 +44,9 @@ type feed struct {
 		held     bool                            // it waits for a record to be committed
 		lag      int64                           // offsets behind the ledger
 		known    bool                            // lag is
+		// follows are the partitions in which the state is one of the past: the feed has not
+		// come to where the ledger was, nor to a record that is not committed.
+		follows map[client.TopicPartition]bool
 		// interrupt ends a poll.
 		interrupt context.CancelFunc
 	}
@@ -61,7 +66,8 @@ type batch struct {
 func (f *feed) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancel, f.done = cancel, make(chan struct{})
-	go f.run(ctx)
+	own := !f.spec.rebuild
+	go f.run(ctx, own)
 }
 
 // stop ends the feed and waits for it; what it has asked to commit is answered.
@@ -81,9 +87,9 @@ func (f *feed) promote() {
 	}
 }
 
-func (f *feed) run(ctx context.Context) {
+// run reads until ctx ends. Own says whose the records are at first.
+func (f *feed) run(ctx context.Context, own bool) {
 	defer close(f.done)
-	own := !f.spec.rebuild
 	for {
 		if !own && f.isPromoted() {
 			if !f.refresh(ctx) {
@@ -107,11 +113,10 @@ func (f *feed) run(ctx context.Context) {
 			}
 			b.records, b.used = b.records[used:], 0
 			if len(b.records) > 0 {
-				if !f.awaitCommitted(ctx, b.records[0]) {
+				if own, ok = f.awaitCommitted(ctx, b.records[0]); !ok {
 					return
 				}
-				b.own = f.isPromoted()
-				own = b.own
+				b.own = own
 			}
 		}
 		f.noteHanded(b.next)
@@ -168,24 +173,24 @@ func (f *feed) hand(ctx context.Context, b *batch) (used int, ok bool) {
 }
 
 // awaitCommitted waits until whoever has the record has it committed, or until it is the
-// task's own.
-func (f *feed) awaitCommitted(ctx context.Context, r *kgo.Record) bool {
+// task's own: then the ledger was read after that, so that nothing is missing in it.
+func (f *feed) awaitCommitted(ctx context.Context, r *kgo.Record) (own, ok bool) {
 	f.setHeld(true)
 	defer f.setHeld(false)
 	tp := client.TopicPartition{Topic: r.Topic, Partition: r.Partition}
 	for {
-		promoted := f.isPromoted()
+		own := f.isPromoted()
 		if !f.refresh(ctx) {
-			return false
+			return false, false
 		}
-		if promoted || f.reader.IsCommitted(tp, r.Offset) {
-			return true
+		if own || f.reader.IsCommitted(tp, r.Offset) {
+			return own, true
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-f.promoted:
 		case <-ctx.Done():
-			return false
+			return false, false
 		}
 	}
 }
@@ -234,13 +239,30 @@ func (f *feed) noteHanded(next map[client.TopicPartition]int64) {
 
 // noteLag compares with the ledger.
 func (f *feed) noteLag() {
-	var lag int64
-	for _, s := range f.reader.Status() {
-		lag += max(0, s.MaxCommit-s.Position)
-	}
+	status := f.reader.Status()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.lag, f.mu.known = lag, true
+	f.mu.lag, f.mu.known = 0, true
+	for _, s := range status {
+		f.mu.lag += max(0, s.MaxCommit-s.Position)
+		if s.Position >= s.MaxCommit {
+			delete(f.mu.follows, s.TopicPartition)
+		}
+	}
+}
+
+// live notes that a record of the partition is processed for the first time.
+func (f *feed) live(tp client.TopicPartition) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.mu.follows, tp)
+}
+
+// follows tells whether the state is one of the past in any partition.
+func (f *feed) follows() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.mu.follows) > 0
 }
 
 // behind is how many offsets the feed is behind the ledger, and whether it has looked. One

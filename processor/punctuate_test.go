@@ -181,3 +181,58 @@ func TestAnErrorStopsTheApp(t *testing.T) {
 	require.ErrorContains(t, a.Err(), "in[0] offset 0")
 	require.LessOrEqual(t, r.committed(), int64(0))
 }
+
+// ticking emits the time of each punctuation by stream time.
+type ticking struct{ c *processor.Context }
+
+func (p *ticking) Init(c *processor.Context) error {
+	p.c = c
+	_, err := c.Schedule(time.Second, processor.StreamTime, func(at time.Time) error {
+		return c.Forward(&kgo.Record{Key: []byte("tick"), Value: []byte(at.UTC().Format(time.TimeOnly))})
+	})
+	return err
+}
+
+func (p *ticking) Process(*kgo.Record) error { return nil }
+func (p *ticking) Close() error              { return nil }
+
+// What was punctuated once is not again by a state that is built up anew.
+func TestStreamTimePassesOnce(t *testing.T) {
+	r := newRig(t, 1)
+	topology := processor.Topology{Inputs: []string{"in"}, Sinks: []string{"out"},
+		Processors: []processor.Node{{Name: "tick", New: func() processor.Processor { return new(ticking) }}}}
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	// One record a unit, so that no second goes by unseen.
+	produce := func(from, to int) {
+		for i := from; i < to; i++ {
+			res := r.kafka.ProduceSync(t.Context(), &kgo.Record{Topic: "in", Key: []byte("k"), Timestamp: begin.Add(time.Duration(i) * 500 * time.Millisecond)})
+			require.NoError(t, res.FirstErr())
+		}
+	}
+	produce(0, 7)
+	opts := func() []processor.Option {
+		return []processor.Option{processor.StateDir(t.TempDir()), processor.ExactlyOnce(), processor.UnitRecords(1)}
+	}
+	a := r.open(topology, opts()...)
+	r.output(3)
+	require.NoError(t, a.Close(context.Background()))
+	produce(7, 9)
+	r.open(topology, opts()...)
+	var ticks []string
+	for _, o := range r.output(4) {
+		ticks = append(ticks, string(o.Value))
+	}
+	require.Equal(t, []string{"12:00:01", "12:00:02", "12:00:03", "12:00:04"}, ticks)
+}
+
+func TestAFailedAppLeavesTheGroup(t *testing.T) {
+	r := newRig(t, 1)
+	r.produce(10, 10)
+	fail := func(*processor.Context, *kgo.Record) error { return errors.New("bad") }
+	a := r.open(processor.Topology{Inputs: []string{"in"}, Sinks: []string{"out"}, Processors: []processor.Node{{Name: "fail", New: processor.ProcessFunc(fail)}}})
+	<-a.Failed()
+	// Another one gets what it had, though it is not closed.
+	c := new(counting)
+	r.open(c.topology(), processor.StateDir(t.TempDir()))
+	r.requireCounts(r.output(10))
+}

@@ -58,6 +58,16 @@ func (s *schedules) due(now, streamTime time.Time) (first *schedule) {
 	return first
 }
 
+// skip leaves out what stream time has passed with records that were processed before: who
+// processed them punctuated then.
+func (s *schedules) skip(streamTime time.Time) {
+	for _, sch := range s.all {
+		if sch.by == StreamTime && !sch.next.After(streamTime) {
+			sch.next = after(streamTime, sch.every)
+		}
+	}
+}
+
 // passed moves a punctuation that was called on to its next time.
 func (s *schedule) passed(now, streamTime time.Time) {
 	clock := now

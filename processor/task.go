@@ -130,7 +130,8 @@ func (t *task) work() (next change, changed bool) {
 	if now.Before(t.failed.again) {
 		return t.wait(t.failed.again)
 	}
-	if s := t.chain.schedules.due(now, t.chain.streamTime); s != nil {
+	follows := t.follows()
+	if s := t.chain.schedules.due(now, t.chain.streamTime); s != nil && !follows {
 		t.punctuate(s)
 		return change{}, false
 	}
@@ -138,7 +139,20 @@ func (t *task) work() (next change, changed bool) {
 		t.process()
 		return change{}, false
 	}
+	if follows {
+		return t.wait(now.Add(lookAround))
+	}
 	return t.wait(t.chain.schedules.wake())
+}
+
+// follows tells that the task does nothing yet but follow what others have processed, so that
+// its state is not to be emitted.
+func (t *task) follows() bool {
+	if t.app.topology.Ack == AckOnPunctuate {
+		return false
+	}
+	return t.want.active.Empty() ||
+		slices.ContainsFunc(t.feeds, func(f *feed) bool { return !f.spec.rebuild && f.follows() })
 }
 
 // wait waits for a change, for records, or for a moment.

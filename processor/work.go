@@ -112,12 +112,14 @@ func (t *task) processRecord(b *batch, r *kgo.Record, committed bool, u *unit, e
 	}
 	switch {
 	case committed:
+		t.chain.schedules.skip(t.chain.streamTime)
 		u.replayed++
 	case t.app.topology.Ack == AckOnPunctuate:
 		u.records++
 	default:
 		u.records++
 		u.acks.add(b.feed, r)
+		b.feed.live(client.TopicPartition{Topic: r.Topic, Partition: r.Partition})
 	}
 	return nil
 }
@@ -151,6 +153,9 @@ func (t *task) commitState(u *unit) error {
 // offsetsOf appends where the state is in what a batch has brought.
 func (t *task) offsetsOf(offsets []statestore.Offset, b *batch, before int) []statestore.Offset {
 	source := func(tp client.TopicPartition, next int64) statestore.Offset {
+		// What was reopened comes again from below, and is no step back.
+		next = max(next, b.feed.taken[tp])
+		b.feed.taken[tp] = next
 		return statestore.Offset{Next: next, Source: statestore.Source{
 			Topic: tp.Topic, TopicID: t.app.topicID(tp.Topic), Partition: tp.Partition, Slots: b.feed.spec.slots}}
 	}

@@ -5,6 +5,10 @@ import (
 	"slices"
 )
 
+// ProtocolName is the protocol of Kafka's groups that all members of a processor group have.
+// Their user data are claims, and what the leader assigns has an Assignment for user data.
+const ProtocolName = "lacuna-slices"
+
 // TaskState is what a member does for a bucket when it joins.
 type TaskState struct {
 	Bucket int32
