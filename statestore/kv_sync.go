@@ -13,20 +13,13 @@ import (
 // crash of the process would lose it. Here each commit is a synced one, whose sync of the
 // log's file is put off: what is committed has been handed to the operating system.
 
-// logFS is a file system whose files of the write-ahead log put their syncs off. It also
-// sees to it that the file which a marker names is in its directory before the marker is:
-// Pebble syncs both together, so a crash could leave the marker alone.
+// logFS is a file system whose files of the write-ahead log put their syncs off.
 type logFS struct {
 	vfs.FS
 	lazy *atomic.Bool
 }
 
 func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if strings.HasPrefix(fs.PathBase(name), "marker.") {
-		if err := syncDir(fs.FS, fs.PathDir(name)); err != nil {
-			return nil, err
-		}
-	}
 	f, err := fs.FS.Create(name, category)
 	return fs.wrap(name, f), err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -127,6 +128,22 @@ func makeDir(fs vfs.FS, dir string) error {
 	return nil
 }
 
+// markerFS is a file system that sees to it that the file which a marker names is in its
+// directory before the marker is: Pebble syncs both together, so a crash could leave the
+// marker alone.
+type markerFS struct{ vfs.FS }
+
+func (fs markerFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(fs.PathBase(name), "marker.") {
+		if err := syncDir(fs.FS, fs.PathDir(name)); err != nil {
+			return nil, err
+		}
+	}
+	return fs.FS.Create(name, category)
+}
+
+func (fs markerFS) Unwrap() vfs.FS { return fs.FS }
+
 // OpenOrReset is Open, but reads everything once and replaces a store that is damaged by
 // an empty one. damage is nil if it was whole.
 func OpenOrReset(fs vfs.FS, dir string, o Options) (db *DB, damage, err error) {
@@ -154,7 +171,7 @@ func OpenOrReset(fs vfs.FS, dir string, o Options) (db *DB, damage, err error) {
 // but the lock is ours and the file system's own errors can be told, so what remains
 // are files that do not fit together.
 func (db *DB) openPebble() (*pebble.DB, error) {
-	opts := db.pebbleOptions(db.fs)
+	opts := db.pebbleOptions(markerFS{db.fs})
 	opts.Lock = db.lock
 	if db.tune != nil {
 		db.tune(opts)
