@@ -30,6 +30,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if job := os.Getenv(processorJobVariable); job != "" { // one of processors
+		if err := runProcessors(job); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(leftBehind...); err != nil {
