@@ -5,6 +5,7 @@
 //	lacuna produce    writes lines from standard input
 //	lacuna consume    writes records to standard output
 //	lacuna groups     shows what groups have committed, draws the gaps, reopens, resets
+//	lacuna processors shows who of a group of stateful processors has which keys
 //	lacuna fsck       checks a data directory while no broker uses it
 //	lacuna version    says which version this is
 //

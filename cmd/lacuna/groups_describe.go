@@ -168,13 +168,17 @@ func (d describedGroup) write(c *cli) error {
 			return err
 		}
 	}
-	if len(d.Ledgers) == 0 {
+	return writeLedgers(c, d.Ledgers)
+}
+
+func writeLedgers(c *cli, ledgers []describedLedger) error {
+	if len(ledgers) == 0 {
 		_, err := fmt.Fprintln(c.out, "\nnothing is committed")
 		return err
 	}
 	fmt.Fprintln(c.out)
 	t := newTable("TOPIC", ">PARTITION", ">STABLE", ">MAX COMMIT", ">GAPS", ">OPEN", ">LOG END", ">LAG", "ERROR")
-	for _, l := range d.Ledgers {
+	for _, l := range ledgers {
 		t.add(l.Topic, l.Partition, offsetOrDash(l.Stable), maxCommitOrDash(l.MaxCommit), l.Gaps, l.Open, l.LogEnd, l.Lag, l.Error)
 	}
 	return t.write(c.out)

@@ -44,6 +44,7 @@ lost in them; and the tools to use it and to look into it.
 	root.AddCommand(
 		versionCommand(c), serveCommand(c), fsckCommand(c),
 		topicsCommand(c), produceCommand(c), consumeCommand(c), groupsCommand(c), transactionsCommand(c),
+		processorsCommand(c),
 	)
 	return root
 }

@@ -24,6 +24,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"acquire": acquire, "open-transaction": openTransaction, "hang": hang,
+			"process": process, "rebuild": rebuild, "consumer": consumer,
 		},
 		UpdateScripts: os.Getenv("UPDATE") != "",
 		Setup: func(env *testscript.Env) error {
