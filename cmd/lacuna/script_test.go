@@ -80,8 +80,11 @@ func acquire(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	begun, end := make(chan struct{}), make(chan struct{})
 	w, err := client.OpenWorker(context.Background(), func(context.Context, *client.ShareRecord) error {
-		begun <- struct{}{}
-		<-end
+		select {
+		case begun <- struct{}{}:
+			<-end
+		case <-end: // what comes while it closes: nobody waits for that
+		}
 		return nil
 	}, client.KafkaOpts(kgo.SeedBrokers(ts.Getenv("LACUNA_BOOTSTRAP"))), client.Group(args[0]), client.Topics(args[1]),
 		client.Concurrency(n), client.MaxRecords(n), client.KeyOrder(false))
