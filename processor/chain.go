@@ -44,6 +44,7 @@ func newChain(t *Topology, bucket int32, s *state, now func() time.Time) (*chain
 func (c *chain) process(r *kgo.Record, silent bool) error {
 	if r.Timestamp.After(c.streamTime) {
 		c.streamTime = r.Timestamp
+		c.schedules.begin(c.streamTime)
 	}
 	c.input, c.silent = r, silent
 	defer func() { c.input, c.silent = nil, false }()

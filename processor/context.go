@@ -63,7 +63,7 @@ func (c *Context) Schedule(every time.Duration, by Clock, punctuate func(at time
 	if punctuate == nil {
 		return nil, errors.New("a punctuation without a function")
 	}
-	return c.chain.schedules.add(every, by, punctuate, c.chain.now()), nil
+	return c.chain.schedules.add(every, by, punctuate, c.chain.now(), c.chain.streamTime), nil
 }
 
 // RequestCommit asks that what was done so far is committed soon: with [AckAtProcess] after

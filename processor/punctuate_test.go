@@ -236,3 +236,16 @@ func TestAFailedAppLeavesTheGroup(t *testing.T) {
 	r.open(c.topology(), processor.StateDir(t.TempDir()))
 	r.requireCounts(r.output(10))
 }
+
+// Stream time begins with the first record, not with the end of the unit that it is in.
+func TestStreamTimeBeginsWithTheFirstRecord(t *testing.T) {
+	r := newRig(t, 1)
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, seconds := range []float64{0.5, 0.9, 3.5} {
+		r.kafka.Produce(t.Context(), &kgo.Record{Topic: "in", Key: []byte("k"), Timestamp: begin.Add(time.Duration(seconds * float64(time.Second)))}, nil)
+	}
+	require.NoError(t, r.kafka.Flush(t.Context()))
+	r.open(processor.Topology{Inputs: []string{"in"}, Sinks: []string{"out"},
+		Processors: []processor.Node{{Name: "tick", New: func() processor.Processor { return new(ticking) }}}})
+	require.Equal(t, "12:00:01", string(r.output(1)[0].Value))
+}

@@ -20,10 +20,12 @@ type schedule struct {
 }
 
 // add adds a punctuation and returns what removes it.
-func (s *schedules) add(every time.Duration, by Clock, punctuate func(time.Time) error, now time.Time) func() {
+func (s *schedules) add(every time.Duration, by Clock, punctuate func(time.Time) error, now, streamTime time.Time) func() {
 	added := &schedule{every: every, by: by, punctuate: punctuate}
 	if by == WallClock {
 		added.next = after(now, every)
+	} else if !streamTime.IsZero() {
+		added.next = after(streamTime, every)
 	}
 	s.all = append(s.all, added)
 	return func() {
@@ -37,13 +39,19 @@ func after(t time.Time, every time.Duration) time.Time {
 	return time.Unix(0, (n+1)*int64(every))
 }
 
-// due is the punctuation that is due first, nil if none is, and the time it is due at. Stream
-// time begins with the first record.
-func (s *schedules) due(now, streamTime time.Time) (first *schedule) {
+// begin has punctuations by stream time that have not begun begin with a record, wherever in
+// a unit of work that is.
+func (s *schedules) begin(streamTime time.Time) {
 	for _, sch := range s.all {
-		if sch.by == StreamTime && sch.next.IsZero() && !streamTime.IsZero() {
+		if sch.by == StreamTime && sch.next.IsZero() {
 			sch.next = after(streamTime, sch.every)
 		}
+	}
+}
+
+// due is the punctuation that is due first, nil if none is.
+func (s *schedules) due(now, streamTime time.Time) (first *schedule) {
+	for _, sch := range s.all {
 		clock := now
 		if sch.by == StreamTime {
 			clock = streamTime
