@@ -14,6 +14,7 @@ import (
 	"github.com/lacunamq/lacuna/broker"
 	"github.com/lacunamq/lacuna/keyfilter"
 	"github.com/lacunamq/lacuna/processor"
+	"github.com/lacunamq/lacuna/processor/processortest"
 )
 
 // BenchmarkHandOver has a second member join a group of one while records come in, 100,000
@@ -53,20 +54,8 @@ func newCounted(enough int) *counted {
 }
 
 func (c *counted) process(ctx *processor.Context, r *kgo.Record) error {
-	counts, err := ctx.Store("counts")
-	if err != nil {
+	if _, err := processortest.Count(ctx, "counts", r.Key); err != nil || ctx.Replaying() {
 		return err
-	}
-	before, _, err := counts.Get(r.Key)
-	if err != nil {
-		return err
-	}
-	n, _ := strconv.Atoi(string(before))
-	if err := counts.Put(r.Key, strconv.AppendInt(nil, int64(n+1), 10)); err != nil {
-		return err
-	}
-	if ctx.Replaying() {
-		return nil
 	}
 	now := time.Now()
 	c.mu.Lock()

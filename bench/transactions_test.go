@@ -36,21 +36,28 @@ func BenchmarkTransaction(b *testing.B) {
 // in one without.
 const turnTransactions = 200
 
-func benchTransactions(b *testing.B, t *target, producers int) {
+// transacting opens a Transactor and a Reader, and reads b.N records: all before the clock
+// starts, so that reading costs nothing then.
+func transacting(b *testing.B, t *target, producers int) (tr *client.Transactor, r *client.Reader, read []*kgo.Record) {
 	ctx := context.Background()
-	in, out := offsets(b, t, (b.N/offsetsAtATime+1)*offsetsAtATime), t.topic(b, 1)
+	in := offsets(b, t, (b.N/offsetsAtATime+1)*offsetsAtATime)
 	tr, err := client.OpenTransactor(ctx, client.SeedBrokers(t.addr), client.TransactionsAtATime(producers))
 	require.NoError(b, err)
-	defer func() { require.NoError(b, tr.Close(ctx)) }()
-	r, err := client.OpenReader(ctx, client.SeedBrokers(t.addr), client.Group(newGroup()), client.Partitions(in, 0))
+	b.Cleanup(func() { require.NoError(b, tr.Close(ctx)) })
+	r, err = client.OpenReader(ctx, client.SeedBrokers(t.addr), client.Group(newGroup()), client.Partitions(in, 0))
 	require.NoError(b, err)
-	defer func() { require.NoError(b, r.Close(ctx)) }()
-	var read []*kgo.Record // all before the clock starts, so that reading costs nothing then
+	b.Cleanup(func() { require.NoError(b, r.Close(ctx)) })
 	for len(read) < b.N {
 		more, err := r.Poll(ctx)
 		require.NoError(b, err)
 		read = append(read, more...)
 	}
+	return tr, r, read
+}
+
+func benchTransactions(b *testing.B, t *target, producers int) {
+	tr, r, read := transacting(b, t, producers)
+	out := t.topic(b, 1)
 	var took [2]time.Duration
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -107,19 +114,8 @@ func BenchmarkTransactionOfSlice(b *testing.B) {
 
 func benchSlices(b *testing.B, t *target, producers, size int) {
 	ctx := context.Background()
-	in, out := offsets(b, t, (b.N/offsetsAtATime+1)*offsetsAtATime), t.topic(b, 1)
-	tr, err := client.OpenTransactor(ctx, client.SeedBrokers(t.addr), client.TransactionsAtATime(producers))
-	require.NoError(b, err)
-	defer func() { require.NoError(b, tr.Close(ctx)) }()
-	r, err := client.OpenReader(ctx, client.SeedBrokers(t.addr), client.Group(newGroup()), client.Partitions(in, 0))
-	require.NoError(b, err)
-	defer func() { require.NoError(b, r.Close(ctx)) }()
-	var read []*kgo.Record
-	for len(read) < b.N {
-		more, err := r.Poll(ctx)
-		require.NoError(b, err)
-		read = append(read, more...)
-	}
+	tr, r, read := transacting(b, t, producers)
+	out := t.topic(b, 1)
 	slicesOf := make(chan []*kgo.Record, b.N)
 	for unit := range slices.Chunk(read[:b.N], size) {
 		slicesOf <- unit

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/lacunamq/lacuna/processor"
+	"github.com/lacunamq/lacuna/processor/processortest"
 )
 
 // latest emits the latest record of each key, every so often: the processor of somebody who
@@ -41,20 +42,7 @@ func (p *latest) punctuate(time.Time) error {
 			return err
 		}
 	}
-	for e, err := range p.store.Prefix(nil) {
-		if err != nil {
-			return err
-		}
-		key := append([]byte(nil), e.Key...)
-		if err := p.c.Forward(&kgo.Record{Key: key, Value: append([]byte(nil), e.Value...)}); err != nil {
-			return err
-		}
-		if err := p.store.Delete(key); err != nil {
-			return err
-		}
-	}
-	p.c.RequestCommit()
-	return nil
+	return processortest.Drain(p.c, p.store)
 }
 
 func (p *latest) Close() error { return nil }
@@ -134,17 +122,9 @@ func TestRecordsThatFail(t *testing.T) {
 			r.produce(100, 10)
 			failures := 0
 			process := func(c *processor.Context, rec *kgo.Record) error {
-				s, err := c.Store("counts")
-				if err != nil {
-					return err
-				}
 				// What a failed call has done is undone.
-				before, _, err := s.Get(rec.Key)
+				n, err := processortest.Count(c, "counts", rec.Key)
 				if err != nil {
-					return err
-				}
-				n, _ := strconv.Atoi(string(before))
-				if err := s.Put(rec.Key, []byte(strconv.Itoa(n+1))); err != nil {
 					return err
 				}
 				if err := c.Forward(&kgo.Record{Key: rec.Key, Value: []byte(strconv.Itoa(n + 1))}); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lacunamq/lacuna/broker"
 	"github.com/lacunamq/lacuna/processor"
+	"github.com/lacunamq/lacuna/processor/processortest"
 )
 
 // rig is a broker with an input topic and an output topic.
@@ -103,15 +104,10 @@ func (c *counting) topology() processor.Topology {
 }
 
 func (c *counting) process(ctx *processor.Context, r *kgo.Record) error {
-	counts, err := ctx.Store("counts")
+	n, err := processortest.Count(ctx, "counts", r.Key)
 	if err != nil {
 		return err
 	}
-	before, _, err := counts.Get(r.Key)
-	if err != nil {
-		return err
-	}
-	n, _ := strconv.Atoi(string(before))
 	if got := string(r.Value); got != strconv.Itoa(n+1) {
 		c.note(fmt.Sprintf("%s: %s after %d", r.Key, got, n))
 	}
@@ -120,11 +116,7 @@ func (c *counting) process(ctx *processor.Context, r *kgo.Record) error {
 		c.silently++
 		c.mu.Unlock()
 	}
-	count := []byte(strconv.Itoa(n + 1))
-	if err := counts.Put(r.Key, count); err != nil {
-		return err
-	}
-	return ctx.Forward(&kgo.Record{Key: r.Key, Value: count})
+	return ctx.Forward(&kgo.Record{Key: r.Key, Value: []byte(strconv.Itoa(n + 1))})
 }
 
 func (c *counting) note(what string) {

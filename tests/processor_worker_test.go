@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/lacunamq/lacuna/processor"
+	"github.com/lacunamq/lacuna/processor/processortest"
 	"github.com/lacunamq/lacuna/statestore"
 )
 
@@ -85,20 +86,12 @@ func runProcessors(encoded string) error {
 }
 
 func countRecord(c *processor.Context, r *kgo.Record) error {
-	counts, err := c.Store("counts")
+	before, err := processortest.Count(c, "counts", r.Key)
 	if err != nil {
 		return err
 	}
-	before, _, err := counts.Get(r.Key)
-	if err != nil {
-		return err
-	}
-	n, _ := strconv.Atoi(string(before))
-	if string(r.Value) != strconv.Itoa(n+1) {
-		return fmt.Errorf("%s comes after %d", r.Value, n)
-	}
-	if err := counts.Put(r.Key, r.Value); err != nil {
-		return err
+	if string(r.Value) != strconv.Itoa(before+1) {
+		return fmt.Errorf("%s comes after %d", r.Value, before)
 	}
 	return c.Forward(&kgo.Record{Key: r.Key, Value: r.Value})
 }
@@ -127,21 +120,6 @@ func (p *folding) Process(r *kgo.Record) error {
 	return p.store.Put(r.Key, fmt.Appendf(nil, "%s|%s", r.Value, strings.TrimPrefix(offsets+","+at, ",")))
 }
 
-func (p *folding) punctuate(time.Time) error {
-	for e, err := range p.store.Prefix(nil) {
-		if err != nil {
-			return err
-		}
-		key := append([]byte(nil), e.Key...)
-		if err := p.c.Forward(&kgo.Record{Key: key, Value: append([]byte(nil), e.Value...)}); err != nil {
-			return err
-		}
-		if err := p.store.Delete(key); err != nil {
-			return err
-		}
-	}
-	p.c.RequestCommit()
-	return nil
-}
+func (p *folding) punctuate(time.Time) error { return processortest.Drain(p.c, p.store) }
 
 func (p *folding) Close() error { return nil }
