@@ -85,20 +85,27 @@ func (s *server) requireOnce(n int) {
 	}
 }
 
+// joinAndStopAt joins a member, which is at work on the record of an offset until goOn is
+// closed.
+func (s *server) joinAndStopAt(offset int64, opts ...kgo.Opt) (m *txnMember, goOn chan struct{}) {
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	m = s.joinInTransactions("one", func(r *kgo.Record) {
+		if r.Offset == offset {
+			close(begun)
+			<-goOn
+		}
+	}, opts...)
+	<-begun
+	return m, goOn
+}
+
 // A unit under way when the group rebalances holds the range until it has ended, as a commit
 // does; then another member reads on.
 func TestGroupReaderInTransactionsRebalances(t *testing.T) {
 	const n = 40
 	s := newServer(t)
 	s.produce(n)
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	first := s.joinInTransactions("one", func(r *kgo.Record) {
-		if r.Offset == 10 {
-			close(begun)
-			<-goOn
-		}
-	})
-	<-begun
+	first, goOn := s.joinAndStopAt(10)
 	second := s.joinInTransactions("two", func(*kgo.Record) {})
 	adm := kadm.NewClient(s.admin().Kafka())
 	require.Eventually(t, func() bool {
@@ -119,14 +126,7 @@ func TestGroupReaderInTransactionsIsRemoved(t *testing.T) {
 	const n = 40
 	s := newServer(t)
 	s.produce(n)
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	first := s.joinInTransactions("one", func(r *kgo.Record) {
-		if r.Offset == 10 {
-			close(begun)
-			<-goOn
-		}
-	}, kgo.RebalanceTimeout(time.Second))
-	<-begun
+	first, goOn := s.joinAndStopAt(10, kgo.RebalanceTimeout(time.Second))
 	before := first.committed()
 	second := s.joinInTransactions("two", func(*kgo.Record) {}, kgo.RebalanceTimeout(time.Second))
 	require.Eventually(t, func() bool { return second.committed() == n-before }, time.Minute, 5*time.Millisecond)

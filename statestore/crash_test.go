@@ -22,6 +22,16 @@ type writes struct {
 	before func(n int) error
 }
 
+// failingFrom fails the n-th operation and all after it.
+func failingFrom(n int, err error) *writes {
+	return &writes{before: func(i int) error {
+		if i >= n {
+			return err
+		}
+		return nil
+	}}
+}
+
 func (w *writes) wrap(fs vfs.FS) vfs.FS {
 	return errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
@@ -184,12 +194,7 @@ func TestFailAtEveryWrite(t *testing.T) {
 	broken := fmt.Errorf("broken disk: %w", syscall.EIO)
 	for n := 1; ; n++ {
 		mem := vfs.NewCrashableMem()
-		ops := &writes{before: func(i int) error {
-			if i >= n {
-				return broken
-			}
-			return nil
-		}}
+		ops := failingFrom(n, broken)
 		h, durable, failed := runUntilFailure(ops.wrap(mem))
 		if n == 1 {
 			require.ErrorIs(t, failed, broken)

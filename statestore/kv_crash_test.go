@@ -174,12 +174,7 @@ func TestStoreFailsAtEveryWrite(t *testing.T) {
 	broken := fmt.Errorf("broken disk: %w", syscall.EIO)
 	for n := 1; ; n++ {
 		mem := vfs.NewCrashableMem()
-		ops := &writes{before: func(i int) error {
-			if i >= n {
-				return broken
-			}
-			return nil
-		}}
+		ops := failingFrom(n, broken)
 		h, committed, failed := commitUntilFailure(ops.wrap(mem))
 		after, err := Pebble()(mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}), "task/store")
 		require.NoError(t, err, "after a fault at write %d", n)
