@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/lacunamq/lacuna/client"
-	"github.com/lacunamq/lacuna/keyfilter"
 	"github.com/lacunamq/lacuna/processor/assignor"
 	"github.com/lacunamq/lacuna/statestore"
 )
@@ -23,12 +22,11 @@ type App struct {
 	group    string
 	topology Topology
 
-	kafka    *kgo.Client
-	admin    *kadm.Client
-	topics   map[string]topic // the inputs, as they were when the App was opened
-	member   *client.Member
-	balancer *balancer
-	outlet   outlet
+	kafka  *kgo.Client
+	admin  *kadm.Client
+	topics map[string]topic // the inputs, as they were when the App was opened
+	member *client.Member
+	outlet outlet
 	// transactor is nil unless exactly once.
 	transactor *client.Transactor
 	opener     statestore.Opener
@@ -94,8 +92,7 @@ func (a *App) open(ctx context.Context) (err error) {
 	if err := a.openStates(ctx); err != nil {
 		return err
 	}
-	a.balancer = newBalancer(a)
-	a.member, err = client.JoinGroup(ctx, a.group, a.balancer, client.MemberHooks{
+	a.member, err = client.JoinGroup(ctx, a.group, &balancer{a}, client.MemberHooks{
 		Assigned: a.begin, Lost: a.lost, Failed: a.report,
 	}, client.Topics(a.topology.Inputs...), client.KafkaOpts(a.cfg.kafka...), client.MemberOpts(a.cfg.member...))
 	if err != nil {
@@ -281,11 +278,11 @@ func (a *App) change(t *task, c change) {
 // topicID is the id of an input topic.
 func (a *App) topicID(name string) [16]byte { return a.topics[name].id }
 
-// unitOf is the unit of the line that a record belongs to.
-func (a *App) unitOf(r *kgo.Record) int64 {
+// measure is what the areas of the generation are measured by.
+func (a *App) measure() assignor.Group {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.mu.plan.Group.Unit(r.Topic, r.Partition, keyfilter.Slot(r.Key, r.Offset))
+	return a.mu.plan.Group
 }
 
 // openStore opens the state of a bucket.
@@ -317,19 +314,9 @@ func (a *App) closeStore(bucket int32, s statestore.OffsetStore) error {
 	return errors.Join(err, s.Close())
 }
 
-// pieces are what of an area is to be read, each with the offset that the state has there.
-func (a *App) pieces(store statestore.OffsetStore, area assignor.Area, rebuild bool) ([]piece, error) {
-	if a.topology.Ack == AckOnPunctuate && rebuild {
-		return nil, nil // a scratch store is built up of what is open, by whoever processes it
-	}
-	offsets, err := store.Offsets()
-	if err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	group := a.mu.plan.Group
-	a.mu.Unlock()
-	var all []piece
+// pieces are what of an area is to be read, each with the offset that the state has there;
+// offsets are the state's, by their lowest slots.
+func (a *App) pieces(group *assignor.Group, offsets []statestore.Offset, area assignor.Area, rebuild bool) (all []piece) {
 	for name, t := range a.topics {
 		for _, s := range group.Slots(name, area, t.partitions) {
 			tp := client.TopicPartition{Topic: name, Partition: s.Partition}
@@ -338,11 +325,11 @@ func (a *App) pieces(store statestore.OffsetStore, area assignor.Area, rebuild b
 			}
 		}
 	}
-	return all, nil
+	return all
 }
 
-// known divides a range of slots by what the state knows of it. Next is -1 where it knows
-// nothing.
+// known divides a range of slots by what the state knows of it; Next is -1 where it knows
+// nothing. The offsets are in the order of their slots.
 func known(offsets []statestore.Offset, tp client.TopicPartition, slots client.SlotRange) (parts []statestore.Offset) {
 	at := int32(slots.Lo)
 	add := func(to int32, next int64) { // up to to, included
@@ -351,7 +338,6 @@ func known(offsets []statestore.Offset, tp client.TopicPartition, slots client.S
 			at = to + 1
 		}
 	}
-	slices.SortFunc(offsets, func(x, y statestore.Offset) int { return int(x.Slots.Lo) - int(y.Slots.Lo) })
 	for _, o := range offsets {
 		if o.Topic != tp.Topic || o.Partition != tp.Partition || o.Slots.Hi < slots.Lo || o.Slots.Lo > slots.Hi {
 			continue
@@ -364,10 +350,7 @@ func known(offsets []statestore.Offset, tp client.TopicPartition, slots client.S
 }
 
 // allWithin tells whether some slots of partitions all lie in an area.
-func (a *App) allWithin(tps []client.TopicPartition, slots client.SlotRange, area assignor.Area) bool {
-	a.mu.Lock()
-	group := a.mu.plan.Group
-	a.mu.Unlock()
+func (a *App) allWithin(group *assignor.Group, tps []client.TopicPartition, slots client.SlotRange, area assignor.Area) bool {
 	return !slices.ContainsFunc(tps, func(tp client.TopicPartition) bool {
 		return !slices.ContainsFunc(group.Slots(tp.Topic, area, a.topics[tp.Topic].partitions), func(s assignor.Slots) bool {
 			return s.Partition == tp.Partition && s.Lo <= slots.Lo && slots.Hi <= s.Hi
@@ -411,6 +394,7 @@ func (a *App) starts(ctx context.Context, pieces []piece) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
+	var processed kadm.OffsetResponses // read when it matters
 	all := make([]int64, len(pieces))
 	for i, p := range pieces {
 		log, ok := logs.Lookup(p.tp.Topic, p.tp.Partition)
@@ -425,11 +409,16 @@ func (a *App) starts(ctx context.Context, pieces []piece) ([]int64, error) {
 			continue
 		}
 		if p.next < 0 {
-			processed, err := a.processed(ctx, p.tp)
-			if err != nil {
-				return nil, err
+			if processed == nil {
+				if processed, err = a.admin.FetchOffsetsForTopics(ctx, a.group, a.topology.Inputs...); err != nil {
+					return nil, err
+				}
 			}
-			if processed <= 0 {
+			stable, ok := processed.Lookup(p.tp.Topic, p.tp.Partition)
+			if ok && stable.Err != nil {
+				return nil, fmt.Errorf("%v: %w", p.tp, stable.Err)
+			}
+			if !ok || stable.At <= 0 {
 				all[i] = log.Offset
 				continue
 			}
@@ -437,17 +426,4 @@ func (a *App) starts(ctx context.Context, pieces []piece) ([]int64, error) {
 		return nil, &fatalError{fmt.Errorf("the state is at offset %d of %v, and the log begins at %d: what is between is gone, so the state cannot be built up", all[i], p.tp, log.Offset)}
 	}
 	return all, nil
-}
-
-// processed is the stable offset of a partition in the group's ledger, -1 if there is none.
-func (a *App) processed(ctx context.Context, tp client.TopicPartition) (int64, error) {
-	offsets, err := a.admin.FetchOffsetsForTopics(ctx, a.group, tp.Topic)
-	if err != nil {
-		return 0, err
-	}
-	o, ok := offsets.Lookup(tp.Topic, tp.Partition)
-	if !ok {
-		return -1, nil
-	}
-	return o.At, o.Err
 }

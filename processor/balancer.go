@@ -21,8 +21,6 @@ type balancer struct {
 	}
 }
 
-func newBalancer(a *App) *balancer { return &balancer{owner: a} }
-
 // ProtocolName implements [kgo.GroupBalancer].
 func (b *balancer) ProtocolName() string { return assignor.ProtocolName }
 

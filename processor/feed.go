@@ -177,13 +177,12 @@ func (f *feed) hand(ctx context.Context, b *batch) (used int, ok bool) {
 func (f *feed) awaitCommitted(ctx context.Context, r *kgo.Record) (own, ok bool) {
 	f.setHeld(true)
 	defer f.setHeld(false)
-	tp := client.TopicPartition{Topic: r.Topic, Partition: r.Partition}
 	for {
 		own := f.isPromoted()
 		if !f.refresh(ctx) {
 			return false, false
 		}
-		if own || f.reader.IsCommitted(tp, r.Offset) {
+		if own || f.reader.IsCommitted(partitionOf(r), r.Offset) {
 			return own, true
 		}
 		select {

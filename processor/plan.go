@@ -7,9 +7,8 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/lacunamq/lacuna/processor/assignor"
+	"github.com/lacunamq/lacuna/statestore"
 )
 
 // planFile keeps the plan of the group, so that one that was stopped whole begins again with
@@ -60,32 +59,11 @@ func (a *App) keepPlan() {
 		return
 	}
 	c := a.knownPlan()
-	if err := writeFile(a.cfg.fs, a.planPath(), assignor.AppendClaim(nil, &c)); err != nil {
+	err := a.cfg.fs.MkdirAll(a.root(), 0o755)
+	if err == nil {
+		err = statestore.ReplaceFile(a.cfg.fs, a.planPath(), assignor.AppendClaim(nil, &c))
+	}
+	if err != nil {
 		a.report(fmt.Errorf("keep the plan of group %s: %w", a.group, err))
 	}
-}
-
-// writeFile replaces a file in one step.
-func writeFile(fsys vfs.FS, path string, data []byte) error {
-	dir := fsys.PathDir(path)
-	if err := fsys.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	made := path + ".new"
-	f, err := fsys.Create(made, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := fsys.Rename(made, path); err != nil {
-		return err
-	}
-	d, err := fsys.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

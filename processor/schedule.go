@@ -49,14 +49,18 @@ func (s *schedules) begin(streamTime time.Time) {
 	}
 }
 
+// clock is the time that the punctuation goes by.
+func (s *schedule) clock(now, streamTime time.Time) time.Time {
+	if s.by == StreamTime {
+		return streamTime
+	}
+	return now
+}
+
 // due is the punctuation that is due first, nil if none is.
 func (s *schedules) due(now, streamTime time.Time) (first *schedule) {
 	for _, sch := range s.all {
-		clock := now
-		if sch.by == StreamTime {
-			clock = streamTime
-		}
-		if sch.next.IsZero() || sch.next.After(clock) {
+		if sch.next.IsZero() || sch.next.After(sch.clock(now, streamTime)) {
 			continue
 		}
 		if first == nil || sch.next.Before(first.next) {
@@ -78,11 +82,7 @@ func (s *schedules) skip(streamTime time.Time) {
 
 // passed moves a punctuation that was called on to its next time.
 func (s *schedule) passed(now, streamTime time.Time) {
-	clock := now
-	if s.by == StreamTime {
-		clock = streamTime
-	}
-	s.next = after(clock, s.every)
+	s.next = after(s.clock(now, streamTime), s.every)
 }
 
 // wake is when the next punctuation by wall clock is due; zero if there is none.

@@ -43,9 +43,7 @@ func (t *task) readBytes() (n int64) {
 
 // slotsOf is an area as ranges of the inputs' partitions.
 func (a *App) slotsOf(area assignor.Area) (ranges []client.AssignedSlots) {
-	a.mu.Lock()
-	group := a.mu.plan.Group
-	a.mu.Unlock()
+	group := a.measure()
 	for _, name := range a.topology.Inputs {
 		for _, s := range group.Slots(name, area, a.topics[name].partitions) {
 			ranges = append(ranges, client.AssignedSlots{

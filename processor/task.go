@@ -21,7 +21,6 @@ type task struct {
 	app    *App
 	member *client.Member
 	bucket int32
-	outlet outlet
 
 	ctx     context.Context // ends when the task is to end without finishing anything
 	abort   context.CancelFunc
@@ -31,6 +30,7 @@ type task struct {
 
 	// What follows is the goroutine's own.
 	want   areas
+	group  assignor.Group // what areas are measured by
 	store  statestore.OffsetStore
 	state  *state
 	chain  *chain
@@ -71,7 +71,7 @@ type failing struct {
 }
 
 func newTask(app *App, m *client.Member, bucket int32) *task {
-	t := &task{app: app, member: m, bucket: bucket, outlet: app.outlet,
+	t := &task{app: app, member: m, bucket: bucket,
 		control: make(chan change), batches: make(chan *batch), done: make(chan struct{})}
 	t.ctx, t.abort = context.WithCancel(context.Background())
 	return t
@@ -86,8 +86,8 @@ func (t *task) run() {
 		var next change
 		var ok bool
 		if t.chain == nil { // nothing is open yet, or any more
-			if !t.tryOpen() {
-				return
+			if err := t.openAll(); err != nil {
+				t.restart(err)
 			}
 		}
 		select {
@@ -99,26 +99,6 @@ func (t *task) run() {
 			return
 		}
 	}
-}
-
-// tryOpen opens everything, unless the App has to end, and waits before it is tried again.
-func (t *task) tryOpen() bool {
-	err := t.openAll()
-	if err == nil {
-		return true
-	}
-	if t.ctx.Err() != nil {
-		return false
-	}
-	var fatal *fatalError
-	if errors.As(err, &fatal) {
-		t.app.fail(err)
-		<-t.ctx.Done()
-		return false
-	}
-	t.closeAll()
-	t.restarted(err)
-	return true
 }
 
 // work does the next thing there is to do, or waits for one or for a change.
@@ -191,30 +171,22 @@ func (t *task) takeBatches() {
 // apply does what an assignment says; false ends the task.
 func (t *task) apply(c change) bool {
 	if c.end {
-		t.closeAll()
-		t.note(areas{})
-		close(c.given)
 		return false
 	}
 	lost := !t.want.active.Minus(c.want.active).Empty()
 	t.want = c.want
-	if t.chain == nil {
-		t.note(c.want)
-		close(c.given)
-		return true
+	if t.chain != nil && t.app.topology.Ack == AckOnPunctuate && lost {
+		t.closeAll() // a scratch store holds records that are another member's now
 	}
-	if t.app.topology.Ack == AckOnPunctuate && lost {
-		// A scratch store holds records that are another member's now.
-		t.closeAll()
-		t.note(c.want)
-		close(c.given)
-		return true
+	if t.chain != nil {
+		t.dropFeeds()
 	}
-	t.dropFeeds()
 	t.note(c.want)
 	close(c.given)
-	if err := t.addFeeds(); err != nil {
-		t.restart(err)
+	if t.chain != nil {
+		if err := t.addFeeds(); err != nil {
+			t.restart(err)
+		}
 	}
 	return true
 }
@@ -328,18 +300,16 @@ func (t *task) stopFeeds(feeds []*feed) {
 
 // reading is what the task wants to read, in the pieces that its state has offsets for.
 func (t *task) reading() ([]piece, error) {
-	var pieces []piece
-	for _, w := range []struct {
-		area    assignor.Area
-		rebuild bool
-	}{{t.want.active, false}, {t.want.rebuild, true}} {
-		more, err := t.app.pieces(t.store, w.area, w.rebuild)
-		if err != nil {
-			return nil, err
-		}
-		pieces = append(pieces, more...)
+	offsets, err := t.store.Offsets()
+	if err != nil {
+		return nil, fmt.Errorf("bucket %d: read the offsets of its state: %w", t.bucket, err)
 	}
-	return pieces, nil
+	slices.SortFunc(offsets, func(x, y statestore.Offset) int { return int(x.Slots.Lo) - int(y.Slots.Lo) })
+	pieces := t.app.pieces(&t.group, offsets, t.want.active, false)
+	if t.app.topology.Ack == AckOnPunctuate {
+		return pieces, nil // a scratch store is built up of what is open, by whoever processes it
+	}
+	return append(pieces, t.app.pieces(&t.group, offsets, t.want.rebuild, true)...), nil
 }
 
 // piece is a range of slots of a partition, and where the state is in it.
@@ -353,12 +323,13 @@ type piece struct {
 // they have read and the state has not comes again from its offset. Those of an area that has
 // become the task's own go on.
 func (t *task) dropFeeds() {
+	t.group = t.app.measure()
 	wanted := func(f *feed, rebuild bool) bool {
 		area := t.want.active
 		if rebuild {
 			area = t.want.rebuild
 		}
-		return t.app.allWithin(f.tps, f.spec.slots, area)
+		return t.app.allWithin(&t.group, f.tps, f.spec.slots, area)
 	}
 	var kept, over []*feed
 	for _, f := range t.feeds {
@@ -380,6 +351,7 @@ func (t *task) dropFeeds() {
 
 // addFeeds opens feeds for what is wanted and not read yet.
 func (t *task) addFeeds() error {
+	t.group = t.app.measure()
 	pieces, err := t.reading()
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ func (a acks) add(f *feed, r *kgo.Record) {
 		parts = make(map[client.TopicPartition][]client.Run)
 		a[f] = parts
 	}
-	tp := client.TopicPartition{Topic: r.Topic, Partition: r.Partition}
+	tp := partitionOf(r)
 	runs := parts[tp]
 	if n := len(runs); n > 0 && runs[n-1].End == r.Offset {
 		runs[n-1].End++

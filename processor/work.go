@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/lacunamq/lacuna/client"
+	"github.com/lacunamq/lacuna/keyfilter"
 	"github.com/lacunamq/lacuna/statestore"
 )
 
@@ -44,21 +45,14 @@ type unit struct {
 
 // process is a unit of work of records that are queued.
 func (t *task) process() {
-	u := unit{acks: make(acks), held: make(map[*batch]bool)}
-	for _, b := range t.queue {
-		u.at = append(u.at, b.used)
-	}
+	u := unit{acks: make(acks), at: t.used(), held: make(map[*batch]bool)}
 	limit := t.app.cfg.unitRecords
 	if t.failed.alone > 0 {
 		limit = t.failed.alone
 	} else if t.failed.record != nil {
 		limit = 1
 	}
-	err := t.outlet.do(t.ctx, func(emit func(*kgo.Record) error) (acks, error) {
-		t.chain.emit = emit
-		return u.acks, t.processRecords(&u, limit, emit)
-	})
-	t.chain.emit = nil
+	err := t.do(func() (acks, error) { return u.acks, t.processRecords(&u, limit) })
 	if err == nil {
 		err = t.commitState(&u)
 	}
@@ -69,21 +63,34 @@ func (t *task) process() {
 	t.succeeded(&u)
 }
 
+// do does some work whose processors emit to the outlet.
+func (t *task) do(work func() (acks, error)) error {
+	defer func() { t.chain.emit = nil }()
+	return t.app.outlet.do(t.ctx, func(emit func(*kgo.Record) error) (acks, error) {
+		t.chain.emit = emit
+		return work()
+	})
+}
+
+// partitionOf is where a record is from.
+func partitionOf(r *kgo.Record) client.TopicPartition {
+	return client.TopicPartition{Topic: r.Topic, Partition: r.Partition}
+}
+
 // processRecords works through the queue, up to so many records.
-func (t *task) processRecords(u *unit, limit int, emit func(*kgo.Record) error) error {
+func (t *task) processRecords(u *unit, limit int) error {
 	for _, b := range t.queue {
 		for b.used < len(b.records) {
 			if u.records+u.replayed >= limit {
 				return nil
 			}
 			r := b.records[b.used]
-			tp := client.TopicPartition{Topic: r.Topic, Partition: r.Partition}
-			committed := t.app.topology.Ack == AckAtProcess && b.feed.reader.IsCommitted(tp, r.Offset)
+			committed := t.app.topology.Ack == AckAtProcess && b.feed.reader.IsCommitted(partitionOf(r), r.Offset)
 			if !b.own && !committed {
 				u.held[b] = true
 				break
 			}
-			if err := t.processRecord(b, r, committed, u, emit); err != nil {
+			if err := t.processRecord(b, r, committed, u); err != nil {
 				return &workError{record: r, before: u.records + u.replayed, err: err}
 			}
 			b.used++
@@ -96,16 +103,16 @@ func (t *task) processRecords(u *unit, limit int, emit func(*kgo.Record) error) 
 	return nil
 }
 
-func (t *task) processRecord(b *batch, r *kgo.Record, committed bool, u *unit, emit func(*kgo.Record) error) error {
+func (t *task) processRecord(b *batch, r *kgo.Record, committed bool, u *unit) error {
 	if t.failed.skip && t.failed.record == r {
 		u.records++
 		u.acks.add(b.feed, r)
 		if t.app.cfg.deadLetters == "" {
 			return nil
 		}
-		return emit(deadLetter(t.app.cfg.deadLetters, r))
+		return t.chain.emit(deadLetter(t.app.cfg.deadLetters, r))
 	}
-	t.state.unit = t.app.unitOf(r)
+	t.state.unit = t.group.Unit(r.Topic, r.Partition, keyfilter.Slot(r.Key, r.Offset))
 	defer func() { t.state.unit = -1 }()
 	if err := t.chain.process(r, committed); err != nil {
 		return err
@@ -119,7 +126,7 @@ func (t *task) processRecord(b *batch, r *kgo.Record, committed bool, u *unit, e
 	default:
 		u.records++
 		u.acks.add(b.feed, r)
-		b.feed.live(client.TopicPartition{Topic: r.Topic, Partition: r.Partition})
+		b.feed.live(partitionOf(r))
 	}
 	return nil
 }
@@ -167,7 +174,7 @@ func (t *task) offsetsOf(offsets []statestore.Offset, b *batch, before int) []st
 	}
 	last := make(map[client.TopicPartition]int64)
 	for _, r := range b.records[before:b.used] {
-		last[client.TopicPartition{Topic: r.Topic, Partition: r.Partition}] = r.Offset + 1
+		last[partitionOf(r)] = r.Offset + 1
 	}
 	for tp, next := range last {
 		offsets = append(offsets, source(tp, next))
@@ -213,7 +220,7 @@ func (t *task) keepOpen(u *unit) {
 }
 
 func (a acks) has(f *feed, r *kgo.Record) bool {
-	for _, run := range a[f][client.TopicPartition{Topic: r.Topic, Partition: r.Partition}] {
+	for _, run := range a[f][partitionOf(r)] {
 		if run.Start <= r.Offset && r.Offset < run.End {
 			return true
 		}
@@ -270,8 +277,7 @@ func (t *task) punctuate(s *schedule) {
 	t.chain.commitRequested = false
 	visible := t.state.visible
 	t.state.visible = t.want.active
-	err := t.outlet.do(t.ctx, func(emit func(*kgo.Record) error) (acks, error) {
-		t.chain.emit = emit
+	err := t.do(func() (acks, error) {
 		if err := s.punctuate(at); err != nil {
 			return nil, &workError{err: err}
 		}
@@ -280,7 +286,7 @@ func (t *task) punctuate(s *schedule) {
 		}
 		return nil, nil
 	})
-	t.chain.emit, t.state.visible = nil, visible
+	t.state.visible = visible
 	requested := t.chain.commitRequested
 	t.chain.commitRequested = false
 	if err == nil {

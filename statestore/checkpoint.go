@@ -175,13 +175,22 @@ func readAllOffsets(fs vfs.FS, dir string) (offsets offsetMap, names []string, e
 // writeOffsets puts a new checkpoint in the place of the old. A crash leaves one of them.
 func writeOffsets(fs vfs.FS, dir string, offsets []Offset) error {
 	path := fs.PathJoin(dir, CheckpointFile)
-	if err := writeWhole(fs, path+".tmp", AppendCheckpoint(nil, offsets)); err != nil {
+	if err := ReplaceFile(fs, path, AppendCheckpoint(nil, offsets)); err != nil {
 		return fmt.Errorf("write offsets to %s: %w", path, err)
+	}
+	return nil
+}
+
+// ReplaceFile puts data in the place of a file, durably, in a directory that there is. A crash
+// leaves the old one or the new one.
+func ReplaceFile(fs vfs.FS, path string, data []byte) error {
+	if err := writeWhole(fs, path+".tmp", data); err != nil {
+		return err
 	}
 	if err := fs.Rename(path+".tmp", path); err != nil {
-		return fmt.Errorf("write offsets to %s: %w", path, err)
+		return err
 	}
-	return syncDir(fs, dir)
+	return syncDir(fs, fs.PathDir(path))
 }
 
 func writeWhole(fs vfs.FS, path string, data []byte) error {
