@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/lacunamq/lacuna/processor/assignor"
 	"github.com/spf13/cobra"
@@ -103,11 +105,7 @@ func partitionsNow(cmd *cobra.Command, adm *kadm.Client, said []saidMember) (map
 	if len(now) == 0 {
 		return now, nil
 	}
-	topics := make([]string, 0, len(now))
-	for topic := range now {
-		topics = append(topics, topic)
-	}
-	found, err := adm.ListTopics(cmd.Context(), topics...)
+	found, err := adm.ListTopics(cmd.Context(), slices.Collect(maps.Keys(now))...)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,6 @@ func (d *describedProcessors) add(said []saidMember, now map[string]int32) {
 			m.Tasks = append(m.Tasks, processorTask{Bucket: t.Bucket, SaidLag: saidLag(&s.claim, t),
 				Active: slotsOf(&s.assignment.Group, t.Active, now), Rebuild: slotsOf(&s.assignment.Group, t.Rebuild, now)})
 		}
-		slices.SortFunc(m.Tasks, func(x, y processorTask) int { return cmp.Compare(x.Bucket, y.Bucket) })
 		d.Members = append(d.Members, m)
 	}
 	slices.SortFunc(d.Members, func(x, y processorMember) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
