@@ -126,8 +126,9 @@ func (o *observed) agrees(c *crash) (*model, error) {
 	changedErr := o.compare(changed, c.stopping)
 	switch {
 	case err == nil && changedErr == nil:
-		c.model.unclearWhere(changed)
-		return c.model, nil
+		unclear := c.model.clone() // the account itself is still being kept
+		unclear.unclearWhere(changed)
+		return unclear, nil
 	case err == nil:
 		return c.model, nil
 	case changedErr == nil:
