@@ -21,8 +21,6 @@ type splittingBalancer struct {
 		// cooperative it is read until the next assignment.
 		held []AssignedSlots
 		said splitData // of what was assigned, for the next join
-		// withheld are partitions that were assigned, and not begun: see cautious.
-		withheld map[TopicPartition]bool
 		// rejoin: the member is to join again when it has given up what it lost.
 		rejoin bool
 	}
@@ -74,12 +72,11 @@ func (b *splittingBalancer) ParseSyncAssignment(assignment []byte) (map[string][
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.IsCooperative() {
-		before, withheld := b.mu.held, b.mu.withheld
-		b.mu.withheld = nil
+		before := b.mu.held
 		if !splits {
-			held, b.mu.withheld = cautious(held, before, withheld)
+			held = cautious(held, before)
 		}
-		b.mu.rejoin = len(b.mu.withheld) > 0 || !allWithin(before, held)
+		b.mu.rejoin = !allWithin(before, held)
 	}
 	b.mu.held, b.mu.said = held, splitData{generation: -1, topics: topics}
 	return map[string][]int32{}, nil
@@ -87,20 +84,14 @@ func (b *splittingBalancer) ParseSyncAssignment(assignment []byte) (map[string][
 
 // cautious is what a member may read of whole partitions, assigned by a cooperative leader
 // that does not know of slots: if the member had a part of one, others may be reading the
-// rest of it. They see now that they have lost it, and give it up before they join again, so
-// the member keeps to its part for one more generation.
-func cautious(assigned, held []AssignedSlots, withheld map[TopicPartition]bool) (now []AssignedSlots, wait map[TopicPartition]bool) {
-	wait = make(map[TopicPartition]bool)
-	for _, r := range assigned {
+// rest of it, and the leader takes it for the holder of the whole. So it gives its part up
+// and joins again without it. Then the leader assigns the partition to nobody for as long as
+// anyone claims it, be it a member that missed this generation.
+func cautious(assigned, held []AssignedSlots) []AssignedSlots {
+	return slices.DeleteFunc(assigned, func(r AssignedSlots) bool {
 		part := within([]AssignedSlots{r}, held)
-		if len(part) == 0 || allWithin([]AssignedSlots{r}, part) || withheld[r.TopicPartition] {
-			now = append(now, r)
-			continue
-		}
-		now = append(now, part...)
-		wait[r.TopicPartition] = true
-	}
-	return now, wait
+		return len(part) > 0 && !allWithin([]AssignedSlots{r}, part)
+	})
 }
 
 // began is called when the generation of the last assignment has begun. It returns what is
@@ -119,7 +110,7 @@ func (b *splittingBalancer) lost() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.IsCooperative() {
-		b.mu.held, b.mu.withheld = nil, nil
+		b.mu.held = nil
 	}
 }
 
