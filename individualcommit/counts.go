@@ -85,13 +85,14 @@ func (s *State) BuryCounts(w *Records, e *Entry) {
 	s.recount(e)
 }
 
-// BuryOrphans appends the tombstones of delivery counts whose ledgers are not there, once
-// the log was applied to its end. They count for no ledger.
+// BuryOrphans appends the tombstones of delivery counts and outcomes whose ledgers are not
+// there, once the log was applied to its end. They count for no ledger.
 func (s *State) BuryOrphans(w *Records) {
 	for _, of := range s.groups {
 		for _, e := range of {
-			if !e.founded && len(e.counts) > 0 && e.Trouble() == nil {
+			if !e.founded && len(e.counts)+len(e.outcomes) > 0 && e.Trouble() == nil {
 				s.BuryCounts(w, e)
+				s.buryOutcomes(w, e)
 				s.removeIfNothing(e)
 			}
 		}

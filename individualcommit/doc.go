@@ -33,6 +33,10 @@
 // ledger and does not look at them. Counts that are left when their ledger was lost are
 // buried before one is founded again, which inherits nothing.
 //
+// A transaction may end while its ledger is in trouble, of which a later version has written
+// a record. Aborted, it leaves nothing pending; committed, an outcome stays with what is
+// pending, and is settled by who can read the ledger again.
+//
 // What follows from the log of the data is not logged at once: where that log starts, and
 // which offsets at the stable offset hold no record. It is told again after a replay; the
 // next delta only says how far it had moved the stable offset (its floor), so that what

@@ -109,6 +109,11 @@ func (h *history) step() {
 		if e.Ledger.CheckStage(p, q.Commit, d.end) == nil {
 			h.state.Stage(&w, e, p, q)
 		}
+	case op == 5 && e != nil && h.rnd.IntN(2) == 0: // as while it cannot be read
+		h.state.decide(&w, e, h.rnd.Int64N(2), h.rnd.IntN(3) > 0)
+		h.commitBatch(w.All())
+		w.Reset()
+		h.state.SettleOutcomes(&w, e, d.end, int64(h.batches))
 	case op <= 7 && e != nil:
 		p := Producer{h.rnd.Int64N(2), int16(h.rnd.IntN(2))}
 		h.state.EndTransaction(&w, e, p, h.rnd.IntN(3) > 0, d.end, int64(h.batches))
@@ -244,6 +249,9 @@ func digest(s *State) string {
 			p := Producer{key.producerID, st.producerEpoch}
 			line += fmt.Sprintf(", %v holds %v of %v, found: %v", key, st.commit, slices.Collect(l.Staged(p)), slices.Contains(s.Staging(p), e.ID))
 		}
+		for _, key := range e.outcomeKeys() {
+			line += fmt.Sprintf(", %v is decided: %v", key, e.outcomes[key])
+		}
 		for number, counts := range e.Counts() {
 			line += fmt.Sprintf(", block %d has %q", number, counts)
 		}
@@ -316,7 +324,7 @@ func (h *history) requireBounded(t *testing.T) {
 		k, err := ParseKey([]byte(key))
 		require.NoError(t, err)
 		switch {
-		case value == nil || k.Kind == KindPending:
+		case value == nil || k.Kind == KindPending || k.Kind == KindOutcome:
 		case k.Kind == KindCounts:
 			e := h.state.Get(k.ID)
 			require.NotNil(t, e, "counts are left of a ledger that is gone")

@@ -33,6 +33,7 @@ const (
 	KindDelta    KeyKind = 1 // a change since the last snapshot
 	KindPending  KeyKind = 2 // offsets that a transaction holds
 	KindCounts   KeyKind = 3 // how often records of a block of offsets were delivered, and are not done
+	KindOutcome  KeyKind = 4 // a transaction of which something is pending was committed
 )
 
 // RingSize is how many delta positions there are: compaction keeps at most one snapshot
@@ -48,16 +49,17 @@ const keyVersion = 0
 //	rest of a delta   => position INT32
 //	rest of a pending => producer_id INT64, counter INT32
 //	rest of counts    => block INT64
+//	rest of outcome   => producer_id INT64
 //
 // In the order of their bytes, the records of a ledger are its snapshot, its deltas as
-// they were written since the last snapshot, what is pending, and its counts; so that
-// order can be replayed as well as the log's own.
+// they were written since the last snapshot, what is pending, its counts and outcomes; so
+// that order can be replayed as well as the log's own.
 type Key struct {
 	OwnerEpoch int32
 	ID         ID
 	Kind       KeyKind
 	Position   int32 // of a delta
-	ProducerID int64 // of what is pending
+	ProducerID int64 // of what is pending, and of an outcome
 	Counter    int32 // of what is pending: tells the records of one transaction apart
 	Block      int64 // of counts: an offset divided by the size of a block (cooperative.BlockOffsets)
 }
@@ -79,6 +81,8 @@ func (k *Key) AppendTo(dst []byte) []byte {
 		dst = binary.BigEndian.AppendUint32(dst, uint32(k.Counter))
 	case KindCounts:
 		dst = binary.BigEndian.AppendUint64(dst, uint64(k.Block))
+	case KindOutcome:
+		dst = binary.BigEndian.AppendUint64(dst, uint64(k.ProducerID))
 	case KindSnapshot:
 	}
 	return dst
@@ -106,6 +110,8 @@ func ParseKey(b []byte) (Key, error) {
 	case k.Kind == KindCounts:
 		k.Block = f.int64("block")
 		f.check(k.Block >= 0, "block %d", k.Block)
+	case k.Kind == KindOutcome:
+		k.ProducerID = f.int64("producer id")
 	case k.Kind != KindSnapshot:
 		return Key{}, fmt.Errorf("%w: key of kind %d", ErrUnknownVersion, k.Kind)
 	}

@@ -31,6 +31,8 @@ func (s *State) Apply(key, value []byte) error {
 		err = s.applyPending(&k, value)
 	case KindCounts:
 		err = s.applyCounts(&k, value)
+	case KindOutcome:
+		err = s.applyOutcome(&k, value)
 	}
 	if err != nil {
 		return fmt.Errorf("%v: %w", k.ID, err)
@@ -64,14 +66,14 @@ func (s *State) applySnapshot(k *Key, value []byte, size int) error {
 	return nil
 }
 
-// forget drops a ledger whose snapshot was tombstoned. Its pending offsets and its counts
-// are tombstoned one by one.
+// forget drops a ledger whose snapshot was tombstoned. Its pending offsets, its counts and
+// the outcomes of its transactions are tombstoned one by one.
 func (s *State) forget(e *Entry) {
 	was := *e
 	s.remove(e)
-	if len(was.staged)+len(was.counts) > 0 {
+	if len(was.staged)+len(was.counts)+len(was.outcomes) > 0 {
 		e = s.entry(e.ID)
-		e.Ledger.pending, e.staged = was.Ledger.pending, was.staged
+		e.Ledger.pending, e.staged, e.outcomes, e.unread = was.Ledger.pending, was.staged, was.outcomes, was.unread
 		e.counts, e.countsBytes, e.unknownCounts = was.counts, was.countsBytes, was.unknownCounts
 		s.recount(e)
 	}
@@ -116,18 +118,17 @@ func (s *State) applyPending(k *Key, value []byte) error {
 		s.unstage(e, key)
 		return nil
 	}
-	st, err := parseStaged(value)
-	if err != nil {
-		e.trouble = err
-		return err
-	}
 	s.take(e, key) // which this record supersedes
-	p := Producer{key.producerID, st.producerEpoch}
-	if at, held := e.Ledger.pending.heldElsewhere(p, st.commit); held {
-		s.recount(e)
-		e.trouble = fmt.Errorf("%w: offset %d of %s is pending in two transactions", ErrCorrupt, at, k.ID)
-		return e.trouble
+	st, err := parseStaged(value)
+	if err == nil {
+		p := Producer{key.producerID, st.producerEpoch}
+		if at, held := e.Ledger.pending.heldElsewhere(p, st.commit); held {
+			err = fmt.Errorf("%w: offset %d of %s is pending in two transactions", ErrCorrupt, at, k.ID)
+		}
+	}
+	if err != nil { // its key says enough for its transaction to be ended, and for it to be buried
+		st = staged{producerEpoch: unreadEpoch, offset: NoOffset, unread: err}
 	}
 	s.stage(e, key, st)
-	return nil
+	return err
 }

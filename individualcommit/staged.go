@@ -2,7 +2,6 @@ package individualcommit
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -44,6 +43,9 @@ func (s *State) stage(e *Entry, key stagedKey, st staged) {
 		e.staged = make(map[stagedKey]staged)
 	}
 	e.staged[key] = st
+	if st.unread != nil {
+		e.unread++
+	}
 	p := Producer{key.producerID, st.producerEpoch}
 	e.Ledger.Stage(p, st.commit)
 	of := s.staging[p]
@@ -69,6 +71,9 @@ func (s *State) take(e *Entry, key stagedKey) {
 		return
 	}
 	delete(e.staged, key)
+	if st.unread != nil {
+		e.unread--
+	}
 	p := Producer{key.producerID, st.producerEpoch}
 	if of := s.staging[p]; of[e.ID] > 1 {
 		of[e.ID]--
@@ -83,8 +88,16 @@ func (s *State) take(e *Entry, key stagedKey) {
 	}
 }
 
-// Staging are the ledgers of which the transaction of p holds something, in no order.
-func (s *State) Staging(p Producer) []ID { return slices.Collect(maps.Keys(s.staging[p])) }
+// Staging are the ledgers of which the transaction of p holds something, in no order, but
+// for those that have its outcome.
+func (s *State) Staging(p Producer) (list []ID) {
+	for id := range s.staging[p] {
+		if e := s.groups[id.Group][topicPartition{id.Topic, id.Partition}]; len(e.outcomes) == 0 || !e.decided(p.ID) {
+			list = append(list, id)
+		}
+	}
+	return list
+}
 
 // Transactions are the transactions of a producer id of which there is something pending,
 // in no order: one, but for what an operator has mixed up.
@@ -114,7 +127,19 @@ func (e *Entry) stagedKeys() []stagedKey {
 // pending in it becomes committed, with a record as for any commit; then its pending
 // records are buried. All of it belongs in one batch. Ending a transaction that holds
 // nothing does nothing. The result is what it changed of the ledger, nothing if it aborts.
+//
+// Of a ledger in trouble, all that is pending of the producer id is ended, since a producer
+// has one transaction at a time and the record may be one that cannot be read. If it
+// commits, the outcome is logged instead and waits for SettleOutcomes.
 func (s *State) EndTransaction(w *Records, e *Entry, p Producer, commit bool, highWatermark, nowMs int64) (d Delta) {
+	if e.Trouble() != nil {
+		s.decide(w, e, p.ID, commit)
+		return d
+	}
+	return s.endTransaction(w, e, p, commit, highWatermark, nowMs)
+}
+
+func (s *State) endTransaction(w *Records, e *Entry, p Producer, commit bool, highWatermark, nowMs int64) (d Delta) {
 	keys := slices.DeleteFunc(e.stagedKeys(), func(key stagedKey) bool {
 		return key.producerID != p.ID || e.staged[key].producerEpoch != p.Epoch
 	})

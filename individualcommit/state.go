@@ -56,6 +56,8 @@ type Entry struct {
 	trouble       error
 	orphans       map[ringKey]uint64 // the generations of deltas whose snapshot was not seen
 	staged        map[stagedKey]staged
+	outcomes      map[outcomeKey]outcome // of transactions whose end waits for the ledger
+	unread        int                    // how many records in staged and outcomes cannot be read
 	counts        map[int64]countBlock
 	countsBytes   int64 // of memory
 	unknownCounts int   // how many blocks are of an unknown version
@@ -137,6 +139,8 @@ func (e *Entry) Trouble() error {
 	switch {
 	case e.trouble != nil:
 		return e.trouble
+	case e.unread > 0:
+		return e.whyUnread()
 	case len(e.orphans) > 0 || (!e.founded && len(e.staged) > 0):
 		return fmt.Errorf("%w: there is no snapshot", ErrLost)
 	case e.founded && e.unknownCounts > 0:
@@ -174,7 +178,7 @@ func (s *State) remove(e *Entry) {
 
 // removeIfNothing removes an entry that stands for no ledger, nor for a lost one.
 func (s *State) removeIfNothing(e *Entry) {
-	if !e.founded && len(e.staged)+len(e.counts) == 0 && e.Trouble() == nil {
+	if !e.founded && len(e.staged)+len(e.counts)+len(e.outcomes) == 0 && e.Trouble() == nil {
 		s.remove(e)
 	}
 }

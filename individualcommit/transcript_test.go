@@ -132,7 +132,8 @@ func describe(t *testing.T, r Record) string {
 	k, err := ParseKey(r.Key)
 	require.NoError(t, err)
 	name := map[KeyKind]string{KindSnapshot: "snapshot", KindDelta: fmt.Sprintf("delta %d", k.Position),
-		KindPending: fmt.Sprintf("pending %d/%d", k.ProducerID, k.Counter), KindCounts: fmt.Sprintf("counts %d", k.Block)}[k.Kind]
+		KindPending: fmt.Sprintf("pending %d/%d", k.ProducerID, k.Counter), KindCounts: fmt.Sprintf("counts %d", k.Block),
+		KindOutcome: fmt.Sprintf("outcome of %d", k.ProducerID)}[k.Kind]
 	if r.Value == nil {
 		return name + ": tombstone"
 	}

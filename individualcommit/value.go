@@ -11,6 +11,7 @@ const (
 	deltaVersion    = 0
 	pendingVersion  = 0
 	countsVersion   = 0
+	outcomeVersion  = 0
 )
 
 // appendValueHeader begins a value: with its version and the owner epoch, as the key does.
@@ -147,6 +148,7 @@ type staged struct {
 	cumulatives   uint64
 	metadata      *string
 	commit        []Run
+	unread        error // why the record cannot be read, with which nothing else is known
 }
 
 func (s *staged) appendTo(dst []byte, ownerEpoch int32, p *packer) []byte {
@@ -190,4 +192,21 @@ func parseCounts(b []byte) (counts []byte, unknown bool, err error) {
 		return nil, false, fmt.Errorf("counts: %w", f.err)
 	}
 	return f.b, false, nil
+}
+
+// parseOutcome reads the value of a record that says that a transaction was committed:
+//
+//	Outcome => version INT16, owner_epoch INT32, order UVARLONG
+//
+// `order` rises with the outcomes that a ledger has at a time, as they were decided.
+func parseOutcome(b []byte) (order uint64, err error) {
+	f, err := openValue(b, outcomeVersion, "outcome")
+	if err != nil {
+		return 0, err
+	}
+	order = f.uvarint("order")
+	if err := f.end(); err != nil {
+		return 0, fmt.Errorf("outcome: %w", err)
+	}
+	return order, nil
 }

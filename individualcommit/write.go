@@ -68,11 +68,12 @@ func (s *State) snapshotDue(e *Entry, size int) bool {
 }
 
 // Found makes the ledger of id, or makes it anew if it is in trouble, and applies d to
-// it. l is what it starts as; see NewLedger. Delivery counts that there are belong to no
-// ledger, or to one that is given up.
+// it. l is what it starts as; see NewLedger. Delivery counts and outcomes that there are
+// belong to no ledger, or to one that is given up.
 func (s *State) Found(w *Records, id ID, l *Ledger, d Delta, metadata *string, nowMs int64) *Entry {
 	e := s.entry(id)
 	s.BuryCounts(w, e)
+	s.buryOutcomes(w, e)
 	l.pending = e.Ledger.pending
 	e.Ledger, e.Metadata = l, ""
 	s.apply(e, &change{delta: d, metadata: metadata, lastCommitMs: nowMs})
@@ -143,6 +144,7 @@ func (s *State) Delete(w *Records, e *Entry) {
 	for _, key := range e.stagedKeys() {
 		s.buryStaged(w, e, key)
 	}
+	s.buryOutcomes(w, e)
 	s.BuryCounts(w, e)
 	s.bury(w, e)
 	s.remove(e)

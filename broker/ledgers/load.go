@@ -127,11 +127,10 @@ func (l *loaded) mend(ctx context.Context, unclean bool) error {
 			return fmt.Errorf("%s: %w", e.ID, err)
 		case l.givenUp(e):
 		default:
-			e.Ledger.AdvanceStart(bounds.Start)
+			l.use(e, bounds)
 			if unclean {
 				l.clamp(e, bounds.HighWatermark)
 			}
-			l.moved[e.ID] = struct{}{}
 		}
 	}
 	l.state.BuryOrphans(&l.records)
@@ -149,6 +148,13 @@ func (l *loaded) mend(ctx context.Context, unclean bool) error {
 		return err
 	}
 	return l.journal.Commit(ctx)
+}
+
+// use brings a ledger up to date that was not in use.
+func (l *loaded) use(e *individualcommit.Entry, bounds extension.Bounds) {
+	e.Ledger.AdvanceStart(bounds.Start)
+	l.state.SettleOutcomes(&l.records, e, bounds.HighWatermark, l.s.c.nowMs())
+	l.moved[e.ID] = struct{}{}
 }
 
 func (l *loaded) clamp(e *individualcommit.Entry, end int64) {

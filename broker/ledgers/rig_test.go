@@ -226,6 +226,8 @@ type gate struct {
 	waits chan struct{} // told when one waits
 	write error         // of writes
 	sync  error         // of fsyncs
+	// before is called before each operation that changes files; nil: nothing is.
+	before func()
 }
 
 func (g *gate) String() string { return "gate" }
@@ -233,6 +235,9 @@ func (g *gate) String() string { return "gate" }
 func (g *gate) MaybeError(op errorfs.Op) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.before != nil && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+		g.before()
+	}
 	switch op.Kind {
 	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
 		if shut := g.shut; shut != nil && strings.Contains(op.Path, g.path) {

@@ -66,7 +66,8 @@ type End struct {
 // internal log: what they have pending in it becomes committed, or open again. The epoch
 // does not matter: a marker may have a newer one than the transaction had, and a producer
 // id has one transaction at a time. With an error it is to be done again. A transaction
-// that has nothing pending has ended.
+// that has nothing pending has ended. Of a ledger that a later version wrote the outcome is
+// logged, for that version to carry out.
 func (c *Coordinator) BeginEnd(ctx context.Context, index int32, producerID int64, commit bool) End {
 	if index < 0 || int(index) >= len(c.shards) {
 		return End{err: fmt.Errorf("partition %d of %s: %w", index, individualcommit.TopicName, kerr.UnknownTopicOrPartition)}
@@ -120,15 +121,20 @@ func (s *shard) endTransaction(ctx context.Context, producerID int64, commit boo
 // end ends a transaction for one ledger.
 func (t *Commit) end(l *loaded, id individualcommit.ID, p individualcommit.Producer, commit bool) error {
 	e := l.state.Get(id)
-	if err := e.Trouble(); err != nil {
-		return fmt.Errorf("%s: end a transaction: %w: %w", id, kerr.UnsupportedVersion, err)
-	}
 	bounds, err := l.s.c.opts.Log.Bounds(partitionOf(id))
 	switch {
 	case errors.Is(err, extension.ErrUnknownPartition):
 		return nil // the ledger goes, and with it what is pending
 	case err != nil:
 		return fmt.Errorf("%s: end a transaction: %w", id, err)
+	}
+	if e.Trouble() != nil {
+		// A version of Lacuna that can read the ledger does the rest when it loads it.
+		l.state.EndTransaction(&l.records, e, p, commit, bounds.HighWatermark, l.s.c.nowMs())
+		if l.state.Get(id) == e && e.Trouble() == nil {
+			l.use(e, bounds) // what could not be read is gone
+		}
+		return nil
 	}
 	l.advance(e, bounds.Start)
 	runs := slices.Collect(e.Ledger.Staged(p))
