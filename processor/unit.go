@@ -75,7 +75,7 @@ func (o plain) do(ctx context.Context, work func(emit func(*kgo.Record) error) (
 		o.producer.Produce(ctx, r, sent.answered)
 		return sent.failure()
 	})
-	sent.wg.Wait()
+	sent.await(ctx, o.producer)
 	if err != nil {
 		return err
 	}
@@ -110,6 +110,19 @@ func (s *sending) answered(r *kgo.Record, err error) {
 		s.mu.Unlock()
 	}
 	s.wg.Done()
+}
+
+// await waits until all is answered. The producer does not linger meanwhile, since the unit
+// has nothing more for it. Its Flush alone would also wait for what other tasks produce.
+func (s *sending) await(ctx context.Context, producer *kgo.Client) {
+	ctx, answered := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		s.wg.Wait()
+		answered()
+	})
+	_ = producer.Flush(ctx) // each record says for itself whether it was sent
+	waiting.Wait()
 }
 
 func (s *sending) failure() error {
