@@ -10,7 +10,7 @@
 #   make fuzz       each fuzz target for FUZZTIME
 #   make bench      the benchmarks; BENCH=pattern, COUNT=6 for benchstat
 #   make compat     other people's clients and suites; `make compat-all` for all of them
-#   make peers      the load generator and the peers of bench/peers
+#   make peers      the load generator and the peers of bench/peers, and a short run of wordcount
 #   make clean
 
 SHELL := bash
@@ -91,7 +91,7 @@ compat-all: compat-setup
 	LACUNA_COMPAT=all go test -count 1 -timeout 60m -v ./tests/compat
 
 peers:
-	cd bench/peers && go build -o bin/ ./...
+	cd bench/peers && go build -o bin/ ./... && ./wordcount.sh /dev/null lacuna,lacuna-eo -n 50000 -turns 1
 
 clean:
 	rm -rf bin bench/peers/bin lacuna-data
