@@ -79,6 +79,9 @@ func Open(ctx context.Context, group string, t Topology, opts ...Option) (*App, 
 }
 
 func (a *App) open(ctx context.Context) (err error) {
+	if err := a.cfg.addLogPartitioner(); err != nil {
+		return err
+	}
 	if a.kafka, err = kgo.NewClient(a.cfg.kafka...); err != nil {
 		return err
 	}
@@ -148,6 +151,10 @@ func (a *App) openStates(ctx context.Context) (err error) {
 	}
 	return err
 }
+
+// replays tells that states are made of the inputs, so that these are read from where a state
+// is, with what is committed.
+func (a *App) replays() bool { return a.topology.Ack == AckAtProcess && a.cfg.changelog == "" }
 
 func (a *App) durable() bool { return a.topology.Ack == AckAtProcess && a.cfg.dir != "" }
 
@@ -370,14 +377,15 @@ func (a *App) openFeed(t *task, spec feedSpec, pieces []piece) (*feed, error) {
 	for i, p := range pieces {
 		f.tps = append(f.tps, p.tp)
 		f.mu.follows[p.tp] = true
-		if a.topology.Ack == AckAtProcess {
+		if a.replays() {
 			f.taken[p.tp] = starts[i]
 			opts = append(opts, client.StartAt(p.tp.Topic, p.tp.Partition, starts[i]))
 		} else {
+			f.taken[p.tp] = max(p.next, 0)
 			opts = append(opts, client.Partitions(p.tp.Topic, p.tp.Partition))
 		}
 	}
-	if a.topology.Ack == AckAtProcess {
+	if a.replays() {
 		opts = append(opts, client.DeliverCommitted())
 	}
 	f.reader, err = t.member.OpenReader(t.ctx, opts...)
@@ -387,7 +395,7 @@ func (a *App) openFeed(t *task, spec feedSpec, pieces []piece) (*feed, error) {
 // starts is where to begin to read pieces: where the state is, which the log must reach back
 // to, or its start if nothing of it was ever processed.
 func (a *App) starts(ctx context.Context, pieces []piece) ([]int64, error) {
-	if a.topology.Ack == AckOnPunctuate {
+	if !a.replays() {
 		return nil, nil
 	}
 	logs, err := a.admin.ListStartOffsets(ctx, a.topology.Inputs...)

@@ -40,15 +40,7 @@ func TestGrow(t *testing.T) {
 	open("w1")
 	r.output(2000)
 	for _, name := range []string{"w2", "w3"} {
-		a := open(name)
-		require.Eventually(t, func() bool {
-			for _, s := range a.Status() {
-				if len(s.Active) > 0 {
-					return true
-				}
-			}
-			return false
-		}, 20*time.Second, 10*time.Millisecond)
+		r.active(open(name))
 		r.produce(1000, 100)
 	}
 	r.requireCounts(r.output(4000))

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/lacunamq/lacuna/client"
+	"github.com/lacunamq/lacuna/processor/assignor"
 )
 
 // feedSpec is what a feed reads: a range of slots of some partitions.
@@ -24,6 +25,7 @@ type feedSpec struct {
 type feed struct {
 	spec   feedSpec
 	tps    []client.TopicPartition
+	area   assignor.Area // that it reads, with a changelog
 	reader *client.Reader
 	failed func(error)
 
@@ -68,6 +70,12 @@ func (f *feed) start() {
 	f.cancel, f.done = cancel, make(chan struct{})
 	own := !f.spec.rebuild
 	go f.run(ctx, own)
+}
+
+// hold lets a feed be stopped that was not started.
+func (f *feed) hold() {
+	f.cancel, f.done = func() {}, make(chan struct{})
+	close(f.done)
 }
 
 // stop ends the feed and waits for it; what it has asked to commit is answered.

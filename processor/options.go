@@ -32,6 +32,8 @@ type config struct {
 	now         func() time.Time
 	backoff     func(tries int) time.Duration
 	txnTimeout  time.Duration
+	changelog   string
+	emptyState  bool
 }
 
 // Hooks tell what happens inside an App, for metrics and logs. Any may be nil. They hold up
@@ -46,6 +48,9 @@ type Hooks struct {
 	// Committed: a unit of work of so many records has been committed, not counting those that
 	// were applied silently, of which there were as many as replayed says.
 	Committed func(bucket int32, records, replayed int)
+	// Restored: a task begins to process what it was given, after so many records of the
+	// changelog were read for it.
+	Restored func(bucket int32, records int)
 }
 
 func defaultConfig() config {
@@ -130,7 +135,7 @@ func (c *config) validate(t *Topology) error {
 	case t.Ack == AckAtProcess && c.dir == "" && t.hasStores():
 		return errors.New("durable stores need a directory: processor.StateDir")
 	}
-	return nil
+	return c.validateChangelog(t)
 }
 
 func (t *Topology) hasStores() bool {

@@ -3,6 +3,7 @@ package processor_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -71,6 +72,14 @@ func (r *rig) open(topology processor.Topology, opts ...processor.Option) *proce
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, a.Close(context.Background())) })
 	return a
+}
+
+// active waits until an App processes something.
+func (r *rig) active(a *processor.App) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		return slices.ContainsFunc(a.Status(), func(s processor.TaskStatus) bool { return len(s.Active) > 0 })
+	}, 20*time.Second, 10*time.Millisecond)
 }
 
 // output reads n records of the output topic, those of aborted transactions left out.

@@ -22,6 +22,10 @@ type state struct {
 	visible assignor.Area
 	// unit is that of the record that is being processed, -1 in a punctuation.
 	unit int64
+	// home is the unit of what a punctuation adds; -1: it is everybody's.
+	home int64
+	// changes notes what is written for a changelog; nil without.
+	changes *changes
 
 	scratch []byte // reused for keys
 	value   []byte // reused for values
@@ -35,21 +39,34 @@ func appendTag(dst []byte, unit int64) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(unit+1))
 }
 
+// unitOf is the unit of a stored value.
+func unitOf(stored []byte) (int64, error) {
+	if len(stored) < tagBytes {
+		return 0, fmt.Errorf("%w: an entry without its tag", statestore.ErrCorrupt)
+	}
+	return int64(binary.BigEndian.Uint64(stored)) - 1, nil
+}
+
 // open splits a stored value; ok is false if it is out of sight.
 func (s *state) open(stored []byte) (unit int64, value []byte, ok bool, err error) {
-	if len(stored) < tagBytes {
-		return 0, nil, false, fmt.Errorf("%w: an entry without its tag", statestore.ErrCorrupt)
+	if unit, err = unitOf(stored); err != nil {
+		return 0, nil, false, err
 	}
-	unit = int64(binary.BigEndian.Uint64(stored)) - 1
 	return unit, stored[tagBytes:], unit < 0 || s.visible.Contains(unit), nil
 }
 
 func (s *state) get(key []byte) (value []byte, ok bool, err error) {
 	stored, ok, err := s.backing.Get(key)
-	if err != nil || !ok {
+	if err != nil {
 		return nil, false, err
 	}
-	_, value, ok, err = s.open(stored)
+	unit := noUnit
+	if ok {
+		unit, value, ok, err = s.open(stored)
+	}
+	if s.changes != nil {
+		s.changes.saw(key, unit)
+	}
 	if !ok {
 		value = nil
 	}
@@ -58,8 +75,14 @@ func (s *state) get(key []byte) (value []byte, ok bool, err error) {
 
 // put writes an entry. In a punctuation one that is there keeps whose it is.
 func (s *state) put(key, value []byte) error {
+	if s.changes != nil {
+		if err := s.changes.note(s, key); err != nil {
+			return err
+		}
+	}
 	unit := s.unit
 	if unit < 0 {
+		unit = s.home
 		stored, ok, err := s.backing.Get(key)
 		if err != nil {
 			return err
@@ -75,6 +98,16 @@ func (s *state) put(key, value []byte) error {
 	}
 	s.value = append(appendTag(s.value[:0], unit), value...)
 	return s.backing.Put(key, s.value)
+}
+
+// remove removes an entry, which need not be there.
+func (s *state) remove(key []byte) error {
+	if s.changes != nil {
+		if err := s.changes.note(s, key); err != nil {
+			return err
+		}
+	}
+	return s.backing.Delete(key)
 }
 
 func (s *state) scan(from, to []byte) iter.Seq2[statestore.Entry, error] {
@@ -128,7 +161,7 @@ func (s *Store) Put(key, value []byte) error {
 
 // Delete removes a key, which need not be there.
 func (s *Store) Delete(key []byte) error {
-	if err := s.state.backing.Delete(s.key(key)); err != nil {
+	if err := s.state.remove(s.key(key)); err != nil {
 		return fmt.Errorf("store %s: delete %q: %w", s.name, key, err)
 	}
 	return nil

@@ -38,6 +38,10 @@ func (t *task) readBytes() (n int64) {
 		_, bytes := f.reader.Received()
 		n += bytes
 	}
+	if t.mu.follower != nil {
+		_, bytes := t.mu.follower.reader.Received()
+		n += bytes
+	}
 	return n
 }
 

@@ -34,6 +34,7 @@ type task struct {
 	store  statestore.OffsetStore
 	state  *state
 	chain  *chain
+	log    *taskLog // nil: no changelog
 	feeds  []*feed
 	queue  []*batch // handed over and not used up
 	open   acks     // with AckOnPunctuate: processed, and not emitted yet
@@ -46,6 +47,7 @@ type task struct {
 		has areas
 		// feeds can be asked how far they are; rebuilding are those that build up state.
 		feeds, rebuilding []*feed
+		follower          *follower // what builds up state of a changelog
 	}
 }
 
@@ -115,8 +117,12 @@ func (t *task) work() (next change, changed bool) {
 		t.punctuate(s)
 		return change{}, false
 	}
+	did := t.followLog()
 	if t.takeBatches(); len(t.queue) > 0 {
 		t.process()
+		did = true
+	}
+	if did {
 		return change{}, false
 	}
 	if follows {
@@ -128,8 +134,11 @@ func (t *task) work() (next change, changed bool) {
 // follows tells that the task does nothing yet but follow what others have processed, so that
 // its state is not to be emitted.
 func (t *task) follows() bool {
-	if t.app.topology.Ack == AckOnPunctuate {
+	switch {
+	case t.app.topology.Ack == AckOnPunctuate:
 		return false
+	case t.log != nil:
+		return t.log.behind()
 	}
 	return t.want.active.Empty() ||
 		slices.ContainsFunc(t.feeds, func(f *feed) bool { return !f.spec.rebuild && f.follows() })
@@ -141,15 +150,17 @@ func (t *task) wait(until time.Time) (next change, changed bool) {
 	if !until.IsZero() {
 		timer = time.After(until.Sub(t.app.cfg.now()))
 	}
-	batches := t.batches
+	batches, followed := t.batches, t.followed()
 	if t.chain == nil || t.app.cfg.now().Before(t.failed.again) {
-		batches = nil
+		batches, followed = nil, nil
 	}
 	select {
 	case next = <-t.control:
 		return next, true
 	case b := <-batches:
 		t.queue = append(t.queue, b)
+	case b := <-followed:
+		t.takeFollowed(b)
 	case <-timer:
 	case <-t.ctx.Done():
 	}
@@ -196,6 +207,10 @@ func (t *task) note(has areas) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.has, t.mu.feeds = has, slices.Clone(t.feeds)
+	t.mu.follower = nil
+	if t.log != nil && t.log.follower != nil && !has.rebuild.Empty() && has.rebuild.Minus(t.log.follower.area).Empty() {
+		t.mu.follower = t.log.follower
+	}
 	t.mu.rebuilding = slices.DeleteFunc(slices.Clone(t.feeds), func(f *feed) bool { return !f.spec.rebuild })
 }
 
@@ -226,6 +241,9 @@ func (t *task) openAll() error {
 	if now := t.app.cfg.now(); now.Before(t.failed.again) {
 		return nil
 	}
+	if err := t.openLog(); err != nil {
+		return err
+	}
 	if err := t.openState(); err != nil {
 		return &fatalError{err}
 	}
@@ -234,6 +252,11 @@ func (t *task) openAll() error {
 		return &fatalError{err}
 	}
 	t.chain, t.open = chain, make(acks)
+	if t.log != nil {
+		if err := t.log.attach(); err != nil {
+			return err
+		}
+	}
 	return t.addFeeds()
 }
 
@@ -245,9 +268,9 @@ func (t *task) openState() error {
 		return err
 	}
 	t.store = store
-	t.state = &state{backing: store, unit: -1}
+	t.state = &state{backing: store, unit: -1, home: -1}
 	wipe := t.app.topology.Ack == AckOnPunctuate
-	if !wipe {
+	if t.app.replays() {
 		offsets, err := store.Offsets()
 		if err != nil {
 			return fmt.Errorf("bucket %d: read the offsets of its state: %w", t.bucket, err)
@@ -266,6 +289,9 @@ func (t *task) openState() error {
 func (t *task) closeAll() {
 	t.stopFeeds(t.feeds)
 	t.feeds, t.queue = nil, nil
+	if t.log != nil {
+		t.log.close()
+	}
 	var errs []error
 	if t.chain != nil {
 		errs = append(errs, t.chain.close())
@@ -273,7 +299,7 @@ func (t *task) closeAll() {
 	if t.store != nil {
 		errs = append(errs, t.app.closeStore(t.bucket, t.store))
 	}
-	t.chain, t.store, t.state, t.open = nil, nil, nil, nil
+	t.chain, t.store, t.state, t.open, t.log = nil, nil, nil, nil, nil
 	if err := errors.Join(errs...); err != nil {
 		t.app.report(err)
 	}
@@ -323,6 +349,10 @@ type piece struct {
 // they have read and the state has not comes again from its offset. Those of an area that has
 // become the task's own go on.
 func (t *task) dropFeeds() {
+	if t.log != nil {
+		t.log.giveUp()
+		return
+	}
 	t.group = t.app.measure()
 	wanted := func(f *feed, rebuild bool) bool {
 		area := t.want.active
@@ -351,6 +381,9 @@ func (t *task) dropFeeds() {
 
 // addFeeds opens feeds for what is wanted and not read yet.
 func (t *task) addFeeds() error {
+	if t.log != nil {
+		return t.log.takeUp()
+	}
 	t.group = t.app.measure()
 	pieces, err := t.reading()
 	if err != nil {

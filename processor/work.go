@@ -41,6 +41,8 @@ type unit struct {
 	records  int
 	replayed int
 	held     map[*batch]bool // waits for a record to be committed
+	// offsets is where the state is in the inputs when the unit is committed.
+	offsets []statestore.Offset
 }
 
 // process is a unit of work of records that are queued.
@@ -52,7 +54,13 @@ func (t *task) process() {
 	} else if t.failed.record != nil {
 		limit = 1
 	}
-	err := t.do(func() (acks, error) { return u.acks, t.processRecords(&u, limit) })
+	err := t.do(&u, func() (acks, error) {
+		if err := t.processRecords(&u, limit); err != nil {
+			return nil, err
+		}
+		t.noteOffsets(&u)
+		return u.acks, nil
+	})
 	if err == nil {
 		err = t.commitState(&u)
 	}
@@ -63,13 +71,25 @@ func (t *task) process() {
 	t.succeeded(&u)
 }
 
-// do does some work whose processors emit to the outlet.
-func (t *task) do(work func() (acks, error)) error {
+// do does some work whose processors emit to the outlet. What it changes in the state goes to
+// the changelog, if there is one, beside what is emitted.
+func (t *task) do(u *unit, work func() (acks, error)) error {
 	defer func() { t.chain.emit = nil }()
-	return t.app.outlet.do(t.ctx, func(emit func(*kgo.Record) error) (acks, error) {
+	if t.log != nil {
+		t.log.changes.begin()
+	}
+	err := t.app.outlet.do(t.ctx, func(emit func(*kgo.Record) error) (acks, error) {
 		t.chain.emit = emit
-		return work()
+		done, err := work()
+		if err == nil && t.log != nil {
+			err = t.log.emit(u.offsets, emit)
+		}
+		return done, err
 	})
+	if err != nil && t.log != nil {
+		t.log.changes.abandon()
+	}
+	return err
 }
 
 // partitionOf is where a record is from.
@@ -89,6 +109,10 @@ func (t *task) processRecords(u *unit, limit int) error {
 			if !b.own && !committed {
 				u.held[b] = true
 				break
+			}
+			if committed && t.log != nil {
+				b.used++ // who committed it has its changes in the changelog, or wanted none
+				continue
 			}
 			if err := t.processRecord(b, r, committed, u); err != nil {
 				return &workError{record: r, before: u.records + u.replayed, err: err}
@@ -142,16 +166,22 @@ func deadLetter(topic string, r *kgo.Record) *kgo.Record {
 	return &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: headers, Timestamp: r.Timestamp}
 }
 
+// noteOffsets notes where the state is in the inputs.
+func (t *task) noteOffsets(u *unit) {
+	if t.app.topology.Ack == AckOnPunctuate {
+		return
+	}
+	for i, b := range t.queue {
+		u.offsets = t.offsetsOf(u.offsets, b, u.at[i])
+	}
+}
+
 // commitState commits the state with the offsets that it has taken in.
 func (t *task) commitState(u *unit) error {
-	if t.app.topology.Ack == AckOnPunctuate {
-		return t.store.Commit()
+	if t.log != nil {
+		u.offsets = t.log.reached(u.offsets)
 	}
-	var offsets []statestore.Offset
-	for i, b := range t.queue {
-		offsets = t.offsetsOf(offsets, b, u.at[i])
-	}
-	if err := t.store.Commit(offsets...); err != nil {
+	if err := t.store.Commit(u.offsets...); err != nil {
 		return fmt.Errorf("bucket %d: commit its state: %w", t.bucket, err)
 	}
 	return nil
@@ -277,7 +307,8 @@ func (t *task) punctuate(s *schedule) {
 	t.chain.commitRequested = false
 	visible := t.state.visible
 	t.state.visible = t.want.active
-	err := t.do(func() (acks, error) {
+	u := unit{at: t.used()}
+	err := t.do(&u, func() (acks, error) {
 		if err := s.punctuate(at); err != nil {
 			return nil, &workError{err: err}
 		}
@@ -290,10 +321,10 @@ func (t *task) punctuate(s *schedule) {
 	requested := t.chain.commitRequested
 	t.chain.commitRequested = false
 	if err == nil {
-		err = t.store.Commit()
+		err = t.commitState(&u)
 	}
 	if err != nil {
-		t.failedUnit(&unit{at: t.used()}, err)
+		t.failedUnit(&u, err)
 		return
 	}
 	t.failed, t.tries = failing{}, 0
