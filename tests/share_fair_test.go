@@ -63,9 +63,8 @@ type fairMember struct {
 	*wire.ShareMember
 	f    *fairShare
 	conn *wire.Conn
-	rest time.Duration // that it takes for what it got
-	got  []wire.Acked  // and not yet accepted
-	n    int           // records that it got
+	got  []wire.Acked // and not yet accepted
+	n    int          // records that it got
 	// fetches is how many got some.
 	fetches int
 }
@@ -82,9 +81,7 @@ func (m *fairMember) fetch(most int32) (offsets []int64) {
 	if m.send(most) != nil {
 		return nil
 	}
-	offsets = m.receive()
-	<-time.After(m.rest)
-	return offsets
+	return m.receive()
 }
 
 // send is the first half of fetch.
@@ -112,12 +109,57 @@ func (m *fairMember) receive() (offsets []int64) {
 	return offsets
 }
 
-// work works until so many records in all have come, and then cuts all connections.
-func (f *fairShare) work(members []*fairMember, all int) (offsets []int64) {
+// pace keeps members equal, whatever the machine does to them: none is more than ahead
+// records before any other when it fetches.
+type pace struct {
+	ahead int
+	mu    sync.Mutex
+	moved *sync.Cond
+	got   map[*fairMember]int
+	over  bool
+}
+
+func newPace(members []*fairMember, ahead int) *pace {
+	p := &pace{ahead: ahead, got: make(map[*fairMember]int)}
+	p.moved = sync.NewCond(&p.mu)
+	for _, m := range members {
+		p.got[m] = 0
+	}
+	return p
+}
+
+// keep notes what a member got, and returns when it may fetch again.
+func (p *pace) keep(m *fairMember, records int) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got[m] += records
+	p.moved.Broadcast()
+	for !p.over && p.got[m] > slices.Min(slices.Collect(maps.Values(p.got)))+p.ahead {
+		p.moved.Wait()
+	}
+}
+
+func (p *pace) end() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	p.moved.Broadcast()
+}
+
+// work works until so many records in all have come, and then cuts all connections. Without
+// a pace each member goes as fast as it can.
+func (f *fairShare) work(members []*fairMember, all int, pace *pace) (offsets []int64) {
 	var done atomic.Int64
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	cut := func() {
+		pace.end()
 		for _, m := range members {
 			m.conn.Close()
 		}
@@ -138,6 +180,7 @@ func (f *fairShare) work(members []*fairMember, all int) (offsets []int64) {
 				if done.Add(int64(len(got))) == int64(all) {
 					cut()
 				}
+				pace.keep(m, len(got))
 			}
 		})
 	}
@@ -182,10 +225,11 @@ func TestFairShares(t *testing.T) {
 			f := newFairShare(t, mode)
 			f.fill(records, func(i int) string { return fmt.Sprint("key-", i) })
 			members := f.members(workers)
-			for _, m := range members {
-				m.rest = 20 * time.Millisecond // much more than dealing takes, so that they are equal
+			var equal *pace
+			if mode != "key-range" { // there they have as much to do as their slots have
+				equal = newPace(members, 150)
 			}
-			offsets := f.work(members, records)
+			offsets := f.work(members, records, equal)
 			require.Len(t, slices.Compact(offsets), records, "each came once")
 			f.checkShares(members)
 		})
@@ -229,7 +273,7 @@ func TestFlatOutShares(t *testing.T) {
 			f := newFairShare(t, mode)
 			f.fill(records, func(i int) string { return fmt.Sprint("key-", i) })
 			members := f.members(workers)
-			offsets := f.work(members, records)
+			offsets := f.work(members, records, nil)
 			require.Len(t, slices.Compact(offsets), records, "each came once")
 			var each []int
 			for _, m := range members {
@@ -303,7 +347,7 @@ func TestStalledWorker(t *testing.T) {
 					want = append(want, offset)
 				}
 			}
-			require.Equal(t, want, f.work(members[1:], len(want)))
+			require.Equal(t, want, f.work(members[1:], len(want), nil))
 		})
 	}
 }
