@@ -171,13 +171,14 @@ func (f *fairShare) work(members []*fairMember, all int, pace *pace) (offsets []
 		wg.Go(func() {
 			for {
 				got := m.fetch(100)
-				if got == nil {
-					return
+				come := done.Add(int64(len(got)))
+				if got == nil || come > int64(all) {
+					return // what a connection held that was cut before this one
 				}
 				mu.Lock()
 				offsets = append(offsets, got...)
 				mu.Unlock()
-				if done.Add(int64(len(got))) == int64(all) {
+				if come == int64(all) {
 					cut()
 				}
 				pace.keep(m, len(got))
