@@ -2,10 +2,39 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 )
+
+// tableCommand prints the medians of files of results.
+func tableCommand(_ context.Context, files []string) error {
+	var all []result
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		for d := json.NewDecoder(f); err == nil; {
+			var r result
+			if err = d.Decode(&r); err == nil {
+				all = append(all, r)
+			}
+		}
+		if f.Close(); !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read %s: %w", file, err)
+		}
+	}
+	if len(all) == 0 {
+		return errors.New("no results")
+	}
+	printTable(os.Stdout, all)
+	return nil
+}
 
 // columns are the figures of the table.
 var columns = []struct {
@@ -20,7 +49,7 @@ var columns = []struct {
 	{"first count s", func(r result) float64 { return r.Run.First }},
 	{"RSS MiB", func(r result) float64 { return r.Run.RSS }},
 	{"state MiB", func(r result) float64 { return r.Run.State }},
-	{"restored after s", func(r result) float64 { return r.Restore.First }},
+	{"restored after s", func(r result) float64 { return r.Restore.Wall }},
 	{"restore CPU s", func(r result) float64 { return r.Restore.CPU }},
 	{"restore broker CPU s", func(r result) float64 { return r.Restore.BrokerCPU }},
 	{"restore RSS MiB", func(r result) float64 { return r.Restore.RSS }},
