@@ -91,7 +91,7 @@ compat-all: compat-setup
 	LACUNA_COMPAT=all go test -count 1 -timeout 60m -v ./tests/compat
 
 peers:
-	cd bench/peers && go build -o bin/ ./... && ./wordcount.sh /dev/null lacuna,lacuna-eo -n 50000 -turns 1
+	cd bench/peers && go build -o bin/ ./... && ./wordcount.sh /dev/null lacuna,lacuna-log-eo -n 50000 -turns 1
 
 clean:
 	rm -rf bin bench/peers/bin lacuna-data

@@ -26,6 +26,7 @@ func jobCommand(ctx context.Context, args []string) (err error) {
 	dir := fs.String("dir", "wordcount-state", "directory of the counts")
 	threads := fs.Int("threads", 1, "tasks that the group is founded with")
 	exactlyOnce := fs.Bool("eo", false, "exactly once")
+	changelog := fs.String("changelog", "", "topic to keep the state in, from which it is restored instead of from the input")
 	profile := fs.String("cpuprofile", "", "write a CPU profile to this file")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -52,6 +53,9 @@ func jobCommand(ctx context.Context, args []string) (err error) {
 	}
 	if *exactlyOnce {
 		opts = append(opts, processor.ExactlyOnce())
+	}
+	if *changelog != "" {
+		opts = append(opts, processor.Changelog(*changelog))
 	}
 	return processor.Run(ctx, "wordcount", processor.Topology{
 		Inputs: []string{inputTopic}, Sinks: []string{outputTopic},

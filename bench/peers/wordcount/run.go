@@ -39,6 +39,8 @@ func jobs() []job {
 	return []job{
 		{"lacuna", lacuna(), true},
 		{"lacuna-eo", lacuna("-eo"), true},
+		{"lacuna-log", lacuna("-changelog", "wordcount-changelog"), true},
+		{"lacuna-log-eo", lacuna("-changelog", "wordcount-changelog", "-eo"), true},
 		{"streams", streams("at_least_once", 0, 0), true},
 		{"streams-100ms", streams("at_least_once", 100, 0), true},
 		{"streams-eo", streams("exactly_once_v2", 0, 0), true},
@@ -79,7 +81,7 @@ func runCommand(ctx context.Context, args []string) error {
 	parts := fs.Int("parts", 1, "partitions of the topics")
 	n := fs.Int("n", 1_000_000, "words")
 	source := fs.String("src", "", "directory with Go files to take the words from; the toolchain's by default")
-	names := fs.String("jobs", "lacuna,lacuna-eo", "which: lacuna, lacuna-eo, streams, streams-100ms, streams-eo, streams-cache")
+	names := fs.String("jobs", "lacuna,lacuna-eo", "which: lacuna, lacuna-eo, lacuna-log, lacuna-log-eo, streams, streams-100ms, streams-eo, streams-cache")
 	turns := fs.Int("turns", 3, "turns of each job")
 	java := fs.String("java", "java", "the JVM")
 	classpath := fs.String("cp", "wordcount:data/kafka/libs/*", "classes of WordCount.java and Kafka Streams")
