@@ -57,6 +57,7 @@ type partition struct {
 	tp     TopicPartition
 	id     topicID
 	origin int64 // where its ledger is founded if it has none
+	end    int64 // it is not read any further; math.MaxInt64: without end
 	progress
 
 	leader      int32

@@ -34,6 +34,7 @@ type readerConfig struct {
 	consumeConfig
 	partitions map[string][]int32
 	positions  map[TopicPartition]int64
+	ends       map[TopicPartition]int64 // of StopAt
 
 	readCommitted    bool
 	deliverCommitted bool
@@ -51,6 +52,7 @@ func defaultReaderConfig() readerConfig {
 		consumeConfig: defaultConsumeConfig(),
 		partitions:    make(map[string][]int32),
 		positions:     make(map[TopicPartition]int64),
+		ends:          make(map[TopicPartition]int64),
 		maxQueuedRuns: 1_000_000,
 	}
 }
@@ -90,6 +92,13 @@ func StartAt(topic string, partition int32, offset int64) ReaderOpt {
 		cfg.partitions[topic] = append(cfg.partitions[topic], partition)
 		cfg.positions[TopicPartition{topic, partition}] = offset
 	})
+}
+
+// StopAt ends a partition at an offset: it is read up to there and no further, and
+// [PartitionStatus].Past tells when that is done. The partition must be named by [Partitions]
+// or [StartAt].
+func StopAt(topic string, partition int32, end int64) ReaderOpt {
+	return readerOpt(func(cfg *readerConfig) { cfg.ends[TopicPartition{topic, partition}] = end })
 }
 
 // Slots limits the Reader to the records whose key slot is in one of the ranges, or whose
@@ -226,6 +235,14 @@ func (cfg *readerConfig) validate() error {
 	for tp, offset := range cfg.positions {
 		if offset < 0 {
 			return fmt.Errorf("start offset %d of %v is negative", offset, tp)
+		}
+	}
+	for tp, end := range cfg.ends {
+		switch {
+		case !slices.Contains(cfg.partitions[tp.Topic], tp.Partition):
+			return fmt.Errorf("client.StopAt of %v, which is named neither by client.Partitions nor by client.StartAt", tp)
+		case end < 0:
+			return fmt.Errorf("end offset %d of %v is negative", end, tp)
 		}
 	}
 	if err := cfg.validateCommitted(); err != nil {

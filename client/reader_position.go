@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"math"
 
 	"github.com/lacunamq/lacuna/protocol"
 )
@@ -31,7 +32,7 @@ func (cfg *readerConfig) assignment(topics map[string]topicInfo) ([]*partition, 
 
 func newPartition(t topicInfo, number int32) *partition {
 	p := t.partitions[number]
-	return &partition{tp: TopicPartition{t.name, number}, id: t.id, origin: protocol.NoOrigin,
+	return &partition{tp: TopicPartition{t.name, number}, id: t.id, origin: protocol.NoOrigin, end: math.MaxInt64,
 		leader: p.leader, leaderEpoch: p.epoch, fetchedEpoch: -1, highWatermark: -1, lastStable: -1}
 }
 
@@ -65,6 +66,9 @@ func (r *Reader) positionAll(ctx context.Context, partitions []*partition, reset
 		}
 	}
 	for _, p := range partitions {
+		if end, ok := r.cfg.ends[p.tp]; ok {
+			p.end = end
+		}
 		if err := r.positionInLedger(p, views[p.tp]); err != nil {
 			return err
 		}
@@ -81,6 +85,8 @@ func (r *Reader) positionInLedger(p *partition, view *ledgerView) error {
 		p.startWithin(view, at)
 	} else {
 		p.startFrom(view)
+		p.position = min(p.position, p.end)
+		p.again.Remove(Run{Start: p.end, End: math.MaxInt64})
 	}
 	return nil
 }
@@ -91,6 +97,9 @@ func (r *Reader) positionUngrouped(ctx context.Context, partitions []*partition,
 		return err
 	}
 	for _, p := range partitions {
+		if end, ok := r.cfg.ends[p.tp]; ok {
+			p.end = end
+		}
 		p.startAt(begins[p.tp])
 	}
 	return nil

@@ -180,6 +180,24 @@ func TestReaderStartsAtAnExplicitPosition(t *testing.T) {
 	})
 }
 
+func TestReaderStopsAtAnEnd(t *testing.T) {
+	withCluster(t, func(t *testing.T, c *cluster) {
+		c.produce("t", 0, "a", "b", "c", "d", "e")
+		c.ledger("g", "t", 0, func(l *fakeLedger) { l.commit(run(1, 2), run(3, 4)) })
+		for _, opts := range [][]ReaderOpt{{Partitions("t", 0)}, {StartAt("t", 0, 0)}} {
+			r := c.open(append(opts, Group("g"), StopAt("t", 0, 3))...)
+			offsets, _ := poll(t, r, 2)
+			require.Equal(t, []int64{0, 2}, offsets)
+			quiet(t, r)
+			require.EqualValues(t, 3, r.Status()[0].Position)
+			require.True(t, r.Status()[0].Past(3))
+		}
+		r := c.open(Group("g"), StartAt("t", 0, 4), StopAt("t", 0, 3))
+		quiet(t, r)
+		require.EqualValues(t, 4, r.Status()[0].Position)
+	})
+}
+
 func TestReaderWithoutAGroup(t *testing.T) {
 	withCluster(t, func(t *testing.T, c *cluster) {
 		c.features = nil // a broker that knows neither
@@ -325,6 +343,7 @@ func TestReaderOptionsAreChecked(t *testing.T) {
 		"nothing to read":  {Group("g")},
 		"given whole":      {Topics("t"), Partitions("t", 1)},
 		"is negative":      {StartAt("t", 0, -1)},
+		"neither by":       {Topics("t"), StopAt("t", 0, 1)},
 		"inverted":         {Topics("t"), Slots(SlotRange{Lo: 2, Hi: 1})},
 		"longer than":      {Topics("t"), Keys(make([]byte, 70_000))},
 		"refresh interval": {Topics("t"), RefreshInterval(0)},

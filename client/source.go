@@ -90,7 +90,7 @@ func (s *source) plan(now time.Time) (asks []wanted, retryIn time.Duration) {
 	}
 	for _, p := range r.mu.partitions {
 		switch {
-		case p.leader != s.node || p.broken != nil || p.validate || p.reposition:
+		case p.leader != s.node || p.broken != nil || p.validate || p.reposition || p.next() >= p.end:
 		case p.retryAt.After(now):
 			if d := p.retryAt.Sub(now); retryIn == 0 || d < retryIn {
 				retryIn = d
@@ -198,6 +198,10 @@ func (r *Reader) fetched(s *source, w *wanted, d decoded) {
 	}
 	if d.epoch >= 0 {
 		p.fetchedEpoch = d.epoch
+	}
+	if d.next > p.end {
+		d.next = p.end
+		d.records = slices.DeleteFunc(d.records, func(record *kgo.Record) bool { return record.Offset >= p.end })
 	}
 	if len(d.records) == 0 && p.buffered == 0 {
 		p.delivered(d.next)
