@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,7 +24,7 @@ type App struct {
 
 	kafka  *kgo.Client
 	admin  *kadm.Client
-	topics map[string]topic // the inputs, as they were when the App was opened
+	topics map[string][16]byte // the ids of the inputs, as they were when the App was opened
 	member *client.Member
 	outlet outlet
 	// transactor is nil unless exactly once.
@@ -44,15 +44,10 @@ type App struct {
 		generation int32                   // of the plan, -1: none was assigned yet
 		ready      map[int32]assignor.Area // by bucket, what was said to be ready
 		err        error                   // why the App has ended
+		lookAgain  time.Time               // for the leader: when to look for the inputs again; zero: no need
 		closed     bool
 	}
 	failed chan struct{} // closed when err is set
-}
-
-// topic is an input topic.
-type topic struct {
-	id         [16]byte
-	partitions int32
 }
 
 // Open joins the group and begins to work. The topics must exist. The App is to be closed,
@@ -69,7 +64,7 @@ func Open(ctx context.Context, group string, t Topology, opts ...Option) (*App, 
 	if err != nil {
 		return nil, fmt.Errorf("open processors of group %s: %w", group, err)
 	}
-	a := &App{cfg: cfg, group: group, topology: t, topics: make(map[string]topic), failed: make(chan struct{})}
+	a := &App{cfg: cfg, group: group, topology: t, topics: make(map[string][16]byte), failed: make(chan struct{})}
 	a.mu.tasks, a.mu.generation = make(map[int32]*task), -1
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	if err := a.open(ctx); err != nil {
@@ -102,22 +97,6 @@ func (a *App) open(ctx context.Context) (err error) {
 		return err
 	}
 	a.watching.Go(a.watch)
-	return nil
-}
-
-// findTopics looks up the inputs.
-func (a *App) findTopics(ctx context.Context) error {
-	found, err := a.admin.ListTopics(ctx, a.topology.Inputs...)
-	if err != nil {
-		return err
-	}
-	for _, name := range a.topology.Inputs {
-		t := found[name]
-		if t.Err != nil {
-			return fmt.Errorf("input topic %s: %w", name, t.Err)
-		}
-		a.topics[name] = topic{id: t.ID, partitions: int32(len(t.Partitions))}
-	}
 	return nil
 }
 
@@ -283,7 +262,7 @@ func (a *App) change(t *task, c change) {
 }
 
 // topicID is the id of an input topic.
-func (a *App) topicID(name string) [16]byte { return a.topics[name].id }
+func (a *App) topicID(name string) [16]byte { return a.topics[name] }
 
 // measure is what the areas of the generation are measured by.
 func (a *App) measure() assignor.Group {
@@ -319,119 +298,4 @@ func (a *App) closeStore(bucket int32, s statestore.OffsetStore) error {
 		}
 	}
 	return errors.Join(err, s.Close())
-}
-
-// pieces are what of an area is to be read, each with the offset that the state has there;
-// offsets are the state's, by their lowest slots.
-func (a *App) pieces(group *assignor.Group, offsets []statestore.Offset, area assignor.Area, rebuild bool) (all []piece) {
-	for name, t := range a.topics {
-		for _, s := range group.Slots(name, area, t.partitions) {
-			tp := client.TopicPartition{Topic: name, Partition: s.Partition}
-			for _, part := range known(offsets, tp, client.SlotRange{Lo: s.Lo, Hi: s.Hi}) {
-				all = append(all, piece{tp: tp, spec: feedSpec{slots: part.Slots, rebuild: rebuild}, next: part.Next})
-			}
-		}
-	}
-	return all
-}
-
-// known divides a range of slots by what the state knows of it; Next is -1 where it knows
-// nothing. The offsets are in the order of their slots.
-func known(offsets []statestore.Offset, tp client.TopicPartition, slots client.SlotRange) (parts []statestore.Offset) {
-	at := int32(slots.Lo)
-	add := func(to int32, next int64) { // up to to, included
-		if to >= at {
-			parts = append(parts, statestore.Offset{Next: next, Source: statestore.Source{Slots: client.SlotRange{Lo: uint16(at), Hi: uint16(to)}}})
-			at = to + 1
-		}
-	}
-	for _, o := range offsets {
-		if o.Topic != tp.Topic || o.Partition != tp.Partition || o.Slots.Hi < slots.Lo || o.Slots.Lo > slots.Hi {
-			continue
-		}
-		add(int32(o.Slots.Lo)-1, -1)
-		add(min(int32(o.Slots.Hi), int32(slots.Hi)), o.Next)
-	}
-	add(int32(slots.Hi), -1)
-	return parts
-}
-
-// allWithin tells whether some slots of partitions all lie in an area.
-func (a *App) allWithin(group *assignor.Group, tps []client.TopicPartition, slots client.SlotRange, area assignor.Area) bool {
-	return !slices.ContainsFunc(tps, func(tp client.TopicPartition) bool {
-		return !slices.ContainsFunc(group.Slots(tp.Topic, area, a.topics[tp.Topic].partitions), func(s assignor.Slots) bool {
-			return s.Partition == tp.Partition && s.Lo <= slots.Lo && slots.Hi <= s.Hi
-		})
-	})
-}
-
-// openFeed opens the Reader of a feed.
-func (a *App) openFeed(t *task, spec feedSpec, pieces []piece) (*feed, error) {
-	f := &feed{spec: spec, failed: a.report, taken: make(map[client.TopicPartition]int64), batches: t.batches, verdicts: make(chan int), promoted: make(chan struct{})}
-	starts, err := a.starts(t.ctx, pieces)
-	if err != nil {
-		return nil, err
-	}
-	opts := append(a.cfg.readerOpts(), client.Slots(spec.slots))
-	f.mu.follows = make(map[client.TopicPartition]bool)
-	for i, p := range pieces {
-		f.tps = append(f.tps, p.tp)
-		f.mu.follows[p.tp] = true
-		if a.replays() {
-			f.taken[p.tp] = starts[i]
-			opts = append(opts, client.StartAt(p.tp.Topic, p.tp.Partition, starts[i]))
-		} else {
-			f.taken[p.tp] = max(p.next, 0)
-			opts = append(opts, client.Partitions(p.tp.Topic, p.tp.Partition))
-		}
-	}
-	if a.replays() {
-		opts = append(opts, client.DeliverCommitted())
-	}
-	f.reader, err = t.member.OpenReader(t.ctx, opts...)
-	return f, err
-}
-
-// starts is where to begin to read pieces: where the state is, which the log must reach back
-// to, or its start if nothing of it was ever processed.
-func (a *App) starts(ctx context.Context, pieces []piece) ([]int64, error) {
-	if !a.replays() {
-		return nil, nil
-	}
-	logs, err := a.admin.ListStartOffsets(ctx, a.topology.Inputs...)
-	if err != nil {
-		return nil, err
-	}
-	var processed kadm.OffsetResponses // read when it matters
-	all := make([]int64, len(pieces))
-	for i, p := range pieces {
-		log, ok := logs.Lookup(p.tp.Topic, p.tp.Partition)
-		switch {
-		case !ok:
-			return nil, fmt.Errorf("%v: no start offset", p.tp)
-		case log.Err != nil:
-			return nil, fmt.Errorf("%v: %w", p.tp, log.Err)
-		}
-		all[i] = max(p.next, 0)
-		if all[i] >= log.Offset {
-			continue
-		}
-		if p.next < 0 {
-			if processed == nil {
-				if processed, err = a.admin.FetchOffsetsForTopics(ctx, a.group, a.topology.Inputs...); err != nil {
-					return nil, err
-				}
-			}
-			stable, ok := processed.Lookup(p.tp.Topic, p.tp.Partition)
-			if ok && stable.Err != nil {
-				return nil, fmt.Errorf("%v: %w", p.tp, stable.Err)
-			}
-			if !ok || stable.At <= 0 {
-				all[i] = log.Offset
-				continue
-			}
-		}
-		return nil, &fatalError{fmt.Errorf("the state is at offset %d of %v, and the log begins at %d: what is between is gone, so the state cannot be built up", all[i], p.tp, log.Offset)}
-	}
-	return all, nil
 }

@@ -2,6 +2,7 @@ package processor
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/lacunamq/lacuna/client"
@@ -24,6 +25,12 @@ func (a *App) begin(ctx context.Context, m *client.Member, generation int32) (re
 		a.mu.Unlock()
 		return false
 	}
+	if err := a.anew(&a.mu.plan); err != nil {
+		a.mu.Unlock()
+		a.fail(err)
+		return false
+	}
+	group := a.mu.plan.Group
 	wanted := make(map[int32]areas)
 	for _, t := range a.mu.plan.Tasks {
 		wanted[t.Bucket] = areas{t.Active, t.Rebuild}
@@ -47,11 +54,13 @@ func (a *App) begin(ctx context.Context, m *client.Member, generation int32) (re
 	})
 	defer abort()
 	a.endTasks(over)
+	var told sync.WaitGroup // all at once: while one gives up the others would go on with what they lost
 	for t, want := range kept {
-		a.change(t, change{want: want})
+		told.Go(func() { a.change(t, change{want: want, group: group}) })
 	}
+	told.Wait()
 	for bucket, want := range wanted {
-		a.startTask(m, bucket, want)
+		a.startTask(m, bucket, want, group)
 	}
 	a.keepPlan()
 	if a.cfg.hooks.Assigned != nil {
@@ -60,10 +69,8 @@ func (a *App) begin(ctx context.Context, m *client.Member, generation int32) (re
 	return rejoin
 }
 
-func (a *App) startTask(m *client.Member, bucket int32, want areas) {
-	t := newTask(a, m, bucket)
-	t.want = want
-	t.note(want)
+func (a *App) startTask(m *client.Member, bucket int32, want areas, group assignor.Group) {
+	t := newTask(a, m, bucket, want, group)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.mu.closed || a.mu.err != nil {
@@ -124,7 +131,7 @@ func (t *task) readiness(threshold int64) (ready assignor.Area, lag int64) {
 		}
 		lag += behind
 	}
-	if lag > threshold {
+	if t.mu.staged || lag > threshold { // staged: there is more than is being read
 		return nil, lag
 	}
 	return rebuild, lag
@@ -147,7 +154,7 @@ func (a *App) watch() {
 			return
 		case <-ticker.C:
 		}
-		news := false
+		news := a.isToLookAgain()
 		for _, t := range a.allTasks() {
 			ready, _ := t.readiness(a.cfg.threshold)
 			a.mu.Lock()

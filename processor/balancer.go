@@ -18,6 +18,8 @@ type balancer struct {
 		claim() assignor.Claim
 		// assigned is called with what the member is assigned, before the generation begins.
 		assigned(assignor.Assignment)
+		// find looks up, for the leader, inputs that kgo says have so many partitions.
+		find(members []assignor.Member, partitions map[string]int32) map[string]assignor.Input
 	}
 }
 
@@ -52,7 +54,7 @@ func (b *balancer) ParseSyncAssignment(assignment []byte) (map[string][]int32, e
 
 // MemberBalancer implements [kgo.GroupBalancer] for the leader.
 func (b *balancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
-	g := new(generation)
+	g := &generation{balancer: b}
 	topics := make(map[string]struct{})
 	for i := range members {
 		m := &members[i]
@@ -73,7 +75,10 @@ func (b *balancer) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.G
 }
 
 // generation is the members of one generation, which the leader balances.
-type generation struct{ members []assignor.Member }
+type generation struct {
+	balancer *balancer
+	members  []assignor.Member
+}
 
 // Balance implements [kgo.GroupMemberBalancer]; kgo calls BalanceOrError instead.
 func (g *generation) Balance(topics map[string]int32) kgo.IntoSyncAssignment {
@@ -86,7 +91,7 @@ func (g *generation) Balance(topics map[string]int32) kgo.IntoSyncAssignment {
 
 // BalanceOrError implements [kgo.GroupMemberBalancerOrError].
 func (g *generation) BalanceOrError(topics map[string]int32) (kgo.IntoSyncAssignment, error) {
-	plan, err := assignor.Assign(g.members, topics)
+	plan, err := assignor.Assign(g.members, g.balancer.owner.find(g.members, topics))
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,6 @@ func (t *task) openLog() error {
 	if t.app.cfg.changelog == "" {
 		return nil
 	}
-	t.group = t.app.measure()
 	topic, err := t.app.findLog(t.ctx, t.group.Initial)
 	if err != nil {
 		return fmt.Errorf("bucket %d: %w", t.bucket, err)
@@ -88,7 +87,7 @@ func (l *taskLog) attach() error {
 	if err := t.app.checkLogBegun(t.ctx, &l.topic, offsets); err != nil || len(offsets) == 0 {
 		return err
 	}
-	if err := t.store.Wipe(); err != nil {
+	if err := t.state.wipe(&t.group); err != nil {
 		return &fatalError{fmt.Errorf("bucket %d: empty its state: %w", t.bucket, err)}
 	}
 	return nil
@@ -119,7 +118,6 @@ func (l *taskLog) behind() bool {
 // giveUp ends what is not wanted any more.
 func (l *taskLog) giveUp() {
 	t := l.t
-	t.group = t.app.measure()
 	active := t.want.active
 	lost := func(a assignor.Area) bool { return !a.Minus(active).Empty() }
 	l.restored = l.restored.Intersect(active)
@@ -140,7 +138,6 @@ func (l *taskLog) giveUp() {
 // takeUp begins what is wanted and not there yet.
 func (l *taskLog) takeUp() error {
 	t := l.t
-	t.group = t.app.measure()
 	missing := t.want.active
 	for _, f := range t.feeds {
 		missing = missing.Minus(f.area)
@@ -192,7 +189,7 @@ func (l *taskLog) receive(area assignor.Area) error {
 // openFeeds opens feeds of the inputs for an area, which are not started.
 func (l *taskLog) openFeeds(area assignor.Area) (feeds []*feed, err error) {
 	t := l.t
-	groups := make(map[feedSpec][]piece)
+	var pieces []piece
 	for _, s := range l.sourcesOf(area) {
 		for _, slots := range s.slots {
 			spec := feedSpec{slots: client.SlotRange{Lo: slots.Lo, Hi: slots.Hi}}
@@ -203,8 +200,13 @@ func (l *taskLog) openFeeds(area assignor.Area) (feeds []*feed, err error) {
 			if !ok {
 				next = -1
 			}
-			groups[spec] = append(groups[spec], piece{tp: client.TopicPartition{Topic: s.topic, Partition: slots.Partition}, spec: spec, next: next})
+			pieces = append(pieces, piece{tp: client.TopicPartition{Topic: s.topic, Partition: slots.Partition}, spec: spec, next: next})
 		}
+	}
+	pieces, _ = inTurn(&t.group, pieces)
+	groups := make(map[feedSpec][]piece)
+	for _, p := range pieces {
+		groups[p.spec] = append(groups[p.spec], p)
 	}
 	for spec, pieces := range groups {
 		f, err := t.app.openFeed(t, spec, pieces)
@@ -220,9 +222,9 @@ func (l *taskLog) openFeeds(area assignor.Area) (feeds []*feed, err error) {
 
 // sourcesOf is what of the inputs has to do with an area.
 func (l *taskLog) sourcesOf(area assignor.Area) (all []logSource) {
-	for name, topic := range l.t.app.topics {
-		if slots := l.t.group.Slots(name, area, topic.partitions); len(slots) > 0 {
-			all = append(all, logSource{topic: name, id: topic.id, slots: slots})
+	for name, id := range l.t.app.topics {
+		if slots := l.t.group.Slots(name, area); len(slots) > 0 {
+			all = append(all, logSource{topic: name, id: id, slots: slots})
 		}
 	}
 	return all
@@ -336,7 +338,7 @@ func (l *taskLog) emit(inputs []statestore.Offset, emit func(*kgo.Record) error)
 			return err
 		}
 		if !ok || next < o.Next {
-			l.progress = append(l.progress, progressChange{topic: o.TopicID, partition: o.Partition, slots: o.Slots, next: o.Next, partitions: l.t.group.Partitions[o.Topic]})
+			l.progress = append(l.progress, progressChange{topic: o.TopicID, partition: o.Partition, slots: o.Slots, next: o.Next, partitions: l.t.group.Topics[o.Topic].Fold})
 		}
 	}
 	home := int32(l.t.state.home / assignor.UnitsPerBucket)

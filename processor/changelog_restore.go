@@ -66,7 +66,7 @@ func (l *taskLog) progressOf(r *logRange, p *progressChange) error {
 		if s.id != p.topic {
 			continue
 		}
-		if now := l.t.group.Partitions[s.topic]; now != p.partitions {
+		if now := l.t.group.Topics[s.topic].Fold; now != p.partitions {
 			return &fatalError{fmt.Errorf("the group divided %s by %d partitions when this was written, and does by %d now: the state would be another's", s.topic, p.partitions, now)}
 		}
 		for _, slots := range s.slots {
@@ -106,7 +106,7 @@ func (l *taskLog) dropStale(area assignor.Area, b *logBounds) error {
 	case stale.Empty():
 		return nil
 	case known.Minus(stale).Empty():
-		err = l.t.store.Wipe()
+		err = l.t.state.wipe(&l.t.group)
 	default:
 		err = l.drop(stale)
 	}
@@ -127,6 +127,9 @@ func (l *taskLog) drop(area assignor.Area) error {
 	for e, err := range store.Range(nil, nil) {
 		if err != nil {
 			return err
+		}
+		if e.Key[0] == 0 {
+			continue // the runtime's own
 		}
 		unit, err := unitOf(e.Value)
 		if err != nil {

@@ -18,6 +18,8 @@ type feedSpec struct {
 	// rebuild: the records are another member's to process. They are followed as far as they
 	// are committed.
 	rebuild bool
+	// staged: they are read up to where their stage ends, and no further.
+	staged bool
 }
 
 // feed reads for a task, and does for it what waits for the network. It hands over one batch
@@ -25,7 +27,8 @@ type feedSpec struct {
 type feed struct {
 	spec   feedSpec
 	tps    []client.TopicPartition
-	area   assignor.Area // that it reads, with a changelog
+	area   assignor.Area                   // that it reads, with a changelog
+	ends   map[client.TopicPartition]int64 // of the stage, if staged
 	reader *client.Reader
 	failed func(error)
 
@@ -35,6 +38,8 @@ type feed struct {
 	verdicts chan int
 	// taken is how far the state is in each partition; the task's.
 	taken map[client.TopicPartition]int64
+	// ended: it is staged, and the state has all that it brings; the task's.
+	ended bool
 
 	promoted chan struct{} // closed when the records have become the task's own to process
 	cancel   context.CancelFunc
@@ -62,6 +67,8 @@ type batch struct {
 	records []*kgo.Record
 	next    map[client.TopicPartition]int64 // where the feed is when all were used
 	used    int                             // by the task, so far
+	// last: the feed has come to the end of its stage. There may be no records in it.
+	last bool
 }
 
 // start begins to read.
@@ -109,27 +116,48 @@ func (f *feed) run(ctx context.Context, own bool) {
 		if !ok {
 			return
 		}
-		if len(records) == 0 {
+		b := &batch{feed: f, own: own, records: records, next: f.positions()}
+		if b.last = f.atEnd(b.next); len(records) == 0 && !b.last {
 			f.noteLag()
 			continue
 		}
-		b := &batch{feed: f, own: own, records: records, next: f.positions()}
-		for len(b.records) > 0 {
-			used, ok := f.hand(ctx, b)
-			if !ok {
-				return
-			}
-			b.records, b.used = b.records[used:], 0
-			if len(b.records) > 0 {
-				if own, ok = f.awaitCommitted(ctx, b.records[0]); !ok {
-					return
-				}
-				b.own = own
-			}
+		if own, ok = f.handAll(ctx, b); !ok {
+			return
 		}
 		f.noteHanded(b.next)
 		f.noteLag()
+		if b.last {
+			return
+		}
 	}
+}
+
+// handAll gives a batch to the task until it has used all of it. It returns whose the records
+// are by then.
+func (f *feed) handAll(ctx context.Context, b *batch) (own, ok bool) {
+	for {
+		used, ok := f.hand(ctx, b)
+		if !ok {
+			return false, false
+		}
+		b.records, b.used = b.records[used:], 0
+		if len(b.records) == 0 {
+			return b.own, true
+		}
+		if b.own, ok = f.awaitCommitted(ctx, b.records[0]); !ok {
+			return false, false
+		}
+	}
+}
+
+// atEnd tells that a feed of a stage has nothing more to read.
+func (f *feed) atEnd(next map[client.TopicPartition]int64) bool {
+	for tp, end := range f.ends {
+		if at, ok := next[tp]; !ok || at < end {
+			return false
+		}
+	}
+	return f.spec.staged
 }
 
 func (f *feed) isPromoted() bool {

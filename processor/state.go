@@ -55,6 +55,46 @@ func (s *state) open(stored []byte) (unit int64, value []byte, ok bool, err erro
 	return unit, stored[tagBytes:], unit < 0 || s.visible.Contains(unit), nil
 }
 
+// Keys of the runtime's own begin with a zero byte, which no name of a store has.
+var measureKey = []byte{0, 'm'} // what units are counted by: assignor.AppendMeasure
+
+// isOfAnotherMeasure tells that the units of the entries are not those of the group.
+func (s *state) isOfAnotherMeasure(group *assignor.Group) (bool, error) {
+	stored, ok, err := s.backing.Get(measureKey)
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		return true, nil // a store that is empty, or from before measures were noted
+	}
+	measure, err := assignor.DecodeMeasure(stored)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", statestore.ErrCorrupt, err)
+	}
+	return !group.MeasuresAs(&measure), nil
+}
+
+// wipe empties the state, for the units of a group.
+func (s *state) wipe(group *assignor.Group) error {
+	if err := s.backing.Wipe(); err != nil {
+		return err
+	}
+	return s.setMeasure(group)
+}
+
+// setMeasure notes what the units of the entries are counted by.
+func (s *state) setMeasure(group *assignor.Group) error {
+	measure := assignor.AppendMeasure(nil, group)
+	stored, ok, err := s.backing.Get(measureKey)
+	if err != nil || ok && bytes.Equal(stored, measure) {
+		return err
+	}
+	if err := s.backing.Put(measureKey, measure); err != nil {
+		return err
+	}
+	return s.backing.Commit()
+}
+
 func (s *state) get(key []byte) (value []byte, ok bool, err error) {
 	stored, ok, err := s.backing.Get(key)
 	if err != nil {

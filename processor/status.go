@@ -49,7 +49,7 @@ func (t *task) readBytes() (n int64) {
 func (a *App) slotsOf(area assignor.Area) (ranges []client.AssignedSlots) {
 	group := a.measure()
 	for _, name := range a.topology.Inputs {
-		for _, s := range group.Slots(name, area, a.topics[name].partitions) {
+		for _, s := range group.Slots(name, area) {
 			ranges = append(ranges, client.AssignedSlots{
 				TopicPartition: client.TopicPartition{Topic: name, Partition: s.Partition}, Slots: client.SlotRange{Lo: s.Lo, Hi: s.Hi}})
 		}

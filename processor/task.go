@@ -40,6 +40,8 @@ type task struct {
 	open   acks     // with AckOnPunctuate: processed, and not emitted yet
 	tries  int      // restarts in a row
 	failed failing
+	// staged: some of what is to be read waits until other partitions were read so far.
+	staged bool
 
 	// mu guards what others see.
 	mu struct {
@@ -48,6 +50,7 @@ type task struct {
 		// feeds can be asked how far they are; rebuilding are those that build up state.
 		feeds, rebuilding []*feed
 		follower          *follower // what builds up state of a changelog
+		staged            bool
 	}
 }
 
@@ -56,7 +59,8 @@ type areas struct{ active, rebuild assignor.Area }
 
 // change is what an assignment changes for a task.
 type change struct {
-	want areas
+	want  areas
+	group assignor.Group
 	// end: the task is over.
 	end bool
 	// given is closed when what is not wanted any more has been given up.
@@ -72,10 +76,11 @@ type failing struct {
 	alone    int       // so many records before it are a unit of their own first
 }
 
-func newTask(app *App, m *client.Member, bucket int32) *task {
-	t := &task{app: app, member: m, bucket: bucket,
+func newTask(app *App, m *client.Member, bucket int32, want areas, group assignor.Group) *task {
+	t := &task{app: app, member: m, bucket: bucket, want: want, group: group,
 		control: make(chan change), batches: make(chan *batch), done: make(chan struct{})}
 	t.ctx, t.abort = context.WithCancel(context.Background())
+	t.note(want)
 	return t
 }
 
@@ -140,7 +145,7 @@ func (t *task) follows() bool {
 	case t.log != nil:
 		return t.log.behind()
 	}
-	return t.want.active.Empty() ||
+	return t.staged || t.want.active.Empty() ||
 		slices.ContainsFunc(t.feeds, func(f *feed) bool { return !f.spec.rebuild && f.follows() })
 }
 
@@ -189,6 +194,7 @@ func (t *task) apply(c change) bool {
 	if t.chain != nil && t.app.topology.Ack == AckOnPunctuate && lost {
 		t.closeAll() // a scratch store holds records that are another member's now
 	}
+	t.followGroup(c.group)
 	if t.chain != nil {
 		t.dropFeeds()
 	}
@@ -206,7 +212,7 @@ func (t *task) apply(c change) bool {
 func (t *task) note(has areas) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.mu.has, t.mu.feeds = has, slices.Clone(t.feeds)
+	t.mu.has, t.mu.feeds, t.mu.staged = has, slices.Clone(t.feeds), t.staged
 	t.mu.follower = nil
 	if t.log != nil && t.log.follower != nil && !has.rebuild.Empty() && has.rebuild.Minus(t.log.follower.area).Empty() {
 		t.mu.follower = t.log.follower
@@ -261,7 +267,7 @@ func (t *task) openAll() error {
 }
 
 // openState opens the store. A scratch one begins empty, and so does one that was made of a
-// topic which is gone.
+// topic which is gone, or whose entries bear units that count for nothing now.
 func (t *task) openState() error {
 	store, err := t.app.openStore(t.bucket)
 	if err != nil {
@@ -277,10 +283,18 @@ func (t *task) openState() error {
 		}
 		wipe = slices.ContainsFunc(offsets, func(o statestore.Offset) bool { return t.app.topicID(o.Topic) != o.TopicID })
 	}
-	if wipe {
-		if err := store.Wipe(); err != nil {
-			return fmt.Errorf("bucket %d: empty its state: %w", t.bucket, err)
+	if !wipe {
+		if wipe, err = t.state.isOfAnotherMeasure(&t.group); err != nil {
+			return fmt.Errorf("bucket %d: read what its state is measured by: %w", t.bucket, err)
 		}
+	}
+	if wipe {
+		err = t.state.wipe(&t.group)
+	} else {
+		err = t.state.setMeasure(&t.group)
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %d: empty its state, or note what it is measured by: %w", t.bucket, err)
 	}
 	return nil
 }
@@ -322,94 +336,4 @@ func (t *task) stopFeeds(feeds []*feed) {
 			t.app.report(fmt.Errorf("bucket %d: close a reader: %w", t.bucket, err))
 		}
 	}
-}
-
-// reading is what the task wants to read, in the pieces that its state has offsets for.
-func (t *task) reading() ([]piece, error) {
-	offsets, err := t.store.Offsets()
-	if err != nil {
-		return nil, fmt.Errorf("bucket %d: read the offsets of its state: %w", t.bucket, err)
-	}
-	slices.SortFunc(offsets, func(x, y statestore.Offset) int { return int(x.Slots.Lo) - int(y.Slots.Lo) })
-	pieces := t.app.pieces(&t.group, offsets, t.want.active, false)
-	if t.app.topology.Ack == AckOnPunctuate {
-		return pieces, nil // a scratch store is built up of what is open, by whoever processes it
-	}
-	return append(pieces, t.app.pieces(&t.group, offsets, t.want.rebuild, true)...), nil
-}
-
-// piece is a range of slots of a partition, and where the state is in it.
-type piece struct {
-	tp   client.TopicPartition
-	spec feedSpec
-	next int64
-}
-
-// dropFeeds stops the feeds that read anything which is not wanted, or not in that way. What
-// they have read and the state has not comes again from its offset. Those of an area that has
-// become the task's own go on.
-func (t *task) dropFeeds() {
-	if t.log != nil {
-		t.log.giveUp()
-		return
-	}
-	t.group = t.app.measure()
-	wanted := func(f *feed, rebuild bool) bool {
-		area := t.want.active
-		if rebuild {
-			area = t.want.rebuild
-		}
-		return t.app.allWithin(&t.group, f.tps, f.spec.slots, area)
-	}
-	var kept, over []*feed
-	for _, f := range t.feeds {
-		switch {
-		case wanted(f, f.spec.rebuild):
-			kept = append(kept, f)
-		case f.spec.rebuild && t.app.topology.Ack == AckAtProcess && wanted(f, false):
-			f.spec.rebuild = false
-			f.promote()
-			kept = append(kept, f)
-		default:
-			over = append(over, f)
-		}
-	}
-	t.queue = slices.DeleteFunc(t.queue, func(b *batch) bool { return slices.Contains(over, b.feed) })
-	t.feeds = kept
-	t.stopFeeds(over)
-}
-
-// addFeeds opens feeds for what is wanted and not read yet.
-func (t *task) addFeeds() error {
-	if t.log != nil {
-		return t.log.takeUp()
-	}
-	t.group = t.app.measure()
-	pieces, err := t.reading()
-	if err != nil {
-		return err
-	}
-	groups := make(map[feedSpec][]piece)
-	for _, p := range pieces {
-		if !slices.ContainsFunc(t.feeds, func(f *feed) bool { return f.reads(p) }) {
-			groups[p.spec] = append(groups[p.spec], p)
-		}
-	}
-	for spec, pieces := range groups {
-		f, err := t.app.openFeed(t, spec, pieces)
-		if err != nil {
-			return err
-		}
-		t.feeds = append(t.feeds, f)
-		f.start()
-	}
-	t.state.visible = t.want.active.Union(t.want.rebuild)
-	t.note(t.want)
-	return nil
-}
-
-// reads tells whether a feed reads the piece already, maybe with more.
-func (f *feed) reads(p piece) bool {
-	return f.spec.rebuild == p.spec.rebuild && slices.Contains(f.tps, p.tp) &&
-		f.spec.slots.Lo <= p.spec.slots.Lo && p.spec.slots.Hi <= f.spec.slots.Hi
 }

@@ -166,13 +166,13 @@ func deadLetter(topic string, r *kgo.Record) *kgo.Record {
 	return &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: headers, Timestamp: r.Timestamp}
 }
 
-// noteOffsets notes where the state is in the inputs.
+// noteOffsets notes where the state is in the inputs. Of a scratch one that is in the ledger,
+// but that it has taken in a stage it has to know.
 func (t *task) noteOffsets(u *unit) {
-	if t.app.topology.Ack == AckOnPunctuate {
-		return
-	}
 	for i, b := range t.queue {
-		u.offsets = t.offsetsOf(u.offsets, b, u.at[i])
+		if t.app.topology.Ack == AckAtProcess || b.ended() {
+			u.offsets = t.offsetsOf(u.offsets, b, u.at[i])
+		}
 	}
 }
 
@@ -224,15 +224,22 @@ func (t *task) succeeded(u *unit) {
 		t.keepOpen(u)
 	}
 	left := t.queue[:0]
+	var ended []*feed
 	for _, b := range t.queue {
 		if b.used < len(b.records) && !u.held[b] {
 			left = append(left, b)
 			continue
 		}
+		if b.ended() {
+			ended = append(ended, b.feed)
+		}
 		b.feed.verdicts <- b.used
 	}
 	clear(t.queue[len(left):])
 	t.queue = left
+	if len(ended) > 0 {
+		t.nextStage(ended)
+	}
 	if t.app.cfg.hooks.Committed != nil && u.records+u.replayed > 0 {
 		t.app.cfg.hooks.Committed(t.bucket, u.records, u.replayed)
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/lacunamq/lacuna/processor/assignor"
 	"github.com/spf13/cobra"
@@ -86,31 +84,6 @@ func (c *cli) describeProcessors(cmd *cobra.Command, adm *kadm.Client, group kad
 	if err != nil {
 		return d, err
 	}
-	now, err := partitionsNow(cmd, adm, said)
-	if err != nil {
-		return d, err
-	}
-	d.add(said, now)
+	d.add(said)
 	return d, nil
-}
-
-// partitionsNow are those of the topics that the group knows. A topic that is gone has none.
-func partitionsNow(cmd *cobra.Command, adm *kadm.Client, said []saidMember) (map[string]int32, error) {
-	now := make(map[string]int32)
-	for i := range said {
-		for topic := range said[i].assignment.Group.Partitions {
-			now[topic] = 0
-		}
-	}
-	if len(now) == 0 {
-		return now, nil
-	}
-	found, err := adm.ListTopics(cmd.Context(), slices.Collect(maps.Keys(now))...)
-	if err != nil {
-		return nil, err
-	}
-	for topic := range now {
-		now[topic] = int32(len(found[topic].Partitions))
-	}
-	return now, nil
 }

@@ -82,8 +82,8 @@ func readProcessors(group kadm.DescribedGroup) ([]saidMember, error) {
 	return all, nil
 }
 
-// add adds the members, with the slots that they have of topics of so many partitions.
-func (d *describedProcessors) add(said []saidMember, now map[string]int32) {
+// add adds the members, with the slots that they have.
+func (d *describedProcessors) add(said []saidMember) {
 	for i := range said {
 		s := &said[i]
 		if len(s.assignment.Holders) > 0 { // the same of all members of a generation
@@ -93,7 +93,7 @@ func (d *describedProcessors) add(said []saidMember, now map[string]int32) {
 			Idle: slices.Contains(s.assignment.Idle, s.MemberID)}
 		for _, t := range s.assignment.Tasks {
 			m.Tasks = append(m.Tasks, processorTask{Bucket: t.Bucket, SaidLag: saidLag(&s.claim, t),
-				Active: slotsOf(&s.assignment.Group, t.Active, now), Rebuild: slotsOf(&s.assignment.Group, t.Rebuild, now)})
+				Active: slotsOf(&s.assignment.Group, t.Active), Rebuild: slotsOf(&s.assignment.Group, t.Rebuild)})
 		}
 		d.Members = append(d.Members, m)
 	}
@@ -111,9 +111,9 @@ func saidLag(claim *assignor.Claim, t assignor.Task) *int64 {
 	return nil
 }
 
-func slotsOf(group *assignor.Group, area assignor.Area, now map[string]int32) (all []processorSlots) {
-	for _, topic := range slices.Sorted(maps.Keys(group.Partitions)) {
-		for _, s := range group.Slots(topic, area, now[topic]) {
+func slotsOf(group *assignor.Group, area assignor.Area) (all []processorSlots) {
+	for _, topic := range slices.Sorted(maps.Keys(group.Topics)) {
+		for _, s := range group.Slots(topic, area) {
 			all = append(all, processorSlots{Topic: topic, Partition: s.Partition, First: s.Lo, Last: s.Hi})
 		}
 	}

@@ -89,7 +89,7 @@ func consumer(ts *testscript.TestScript, neg bool, args []string) {
 // What members said and were told is shown of those who said it.
 func TestProcessorsAreDescribed(t *testing.T) {
 	left, right := assignor.NewArea(assignor.Span{From: 0, To: 32768}), assignor.NewArea(assignor.Span{From: 32768, To: 65536})
-	plan := assignor.Assignment{Group: assignor.Group{Initial: 1, Partitions: map[string]int32{"in": 1, "gone": 1}},
+	plan := assignor.Assignment{Group: assignor.Group{Initial: 1, Topics: map[string]assignor.Topic{"in": {Partitions: 2, Fold: 1}}},
 		Holders: []string{"a", "b"}, Idle: []string{"c"}}
 	told := func(tasks ...assignor.Task) assignor.Assignment {
 		own := plan
@@ -105,7 +105,7 @@ func TestProcessorsAreDescribed(t *testing.T) {
 			claim: assignor.Claim{Name: "w1"}},
 	}
 	var d describedProcessors
-	d.add(said, map[string]int32{"in": 2, "gone": 0}) // a partition was added
+	d.add(said)
 
 	require.Equal(t, 2, d.Buckets)
 	require.EqualValues(t, 1, d.InitialBuckets)

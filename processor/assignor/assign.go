@@ -58,12 +58,11 @@ type Assignment struct {
 	Tasks   []Task
 }
 
-// Assign assigns to members of a generation what is theirs. Topics are the inputs with the
-// number of partitions that they have now.
-func Assign(members []Member, topics map[string]int32) (map[string]Assignment, error) {
+// Assign assigns to members of a generation what is theirs, given what is found of the inputs.
+func Assign(members []Member, inputs map[string]Input) (map[string]Assignment, error) {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(x, y Member) int { return cmp.Compare(x.ID, y.ID) })
-	group, plan, err := target(members, topics)
+	group, plan, err := target(members, inputs)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/lacunamq/lacuna/keyfilter"
@@ -15,9 +16,9 @@ import (
 //
 //	claim      => version name initial known(0/1) [group generation+1 holders idle] tasks onDisk
 //	assignment => version group holders idle tasks
-//	group      => initial topics; topic => name partitions
+//	group      => initial topics; topic => name id(16 bytes) partitions fold grown; grown => ends; ends => offsets
 //	task       => bucket active rebuild (ready lag, in a claim); area => spans; span => from length
-const codecVersion = 1
+const codecVersion = 2
 
 // ErrMalformed marks bytes that are not a claim or an assignment.
 var ErrMalformed = errors.New("malformed data of a processor group")
@@ -76,11 +77,38 @@ func appendStrings(b []byte, all []string) []byte {
 
 func appendGroup(b []byte, g *Group) []byte {
 	b = binary.AppendUvarint(b, uint64(g.Initial))
-	b = binary.AppendUvarint(b, uint64(len(g.Partitions)))
-	for _, name := range slices.Sorted(maps.Keys(g.Partitions)) {
-		b = binary.AppendUvarint(appendString(b, name), uint64(g.Partitions[name]))
+	b = binary.AppendUvarint(b, uint64(len(g.Topics)))
+	for _, name := range slices.Sorted(maps.Keys(g.Topics)) {
+		t := g.Topics[name]
+		b = append(appendString(b, name), t.ID[:]...)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(t.Partitions)), uint64(t.Fold))
+		b = binary.AppendUvarint(b, uint64(len(t.Grown)))
+		for _, ends := range t.Grown {
+			b = binary.AppendUvarint(b, uint64(len(ends)))
+			for _, end := range ends {
+				b = binary.AppendUvarint(b, uint64(end))
+			}
+		}
 	}
 	return b
+}
+
+// AppendMeasure appends what of a group its units depend on.
+func AppendMeasure(b []byte, g *Group) []byte {
+	measure := Group{Initial: g.Initial, Topics: make(map[string]Topic, len(g.Topics))}
+	for name, t := range g.Topics {
+		measure.Topics[name] = Topic{Partitions: t.Fold, Fold: t.Fold}
+	}
+	return appendGroup(append(b, codecVersion), &measure)
+}
+
+// DecodeMeasure reads what AppendMeasure wrote, all of b, as a Group that measures as that one
+// did. Errors wrap ErrMalformed.
+func DecodeMeasure(b []byte) (g Group, err error) {
+	r := reader{b: b}
+	r.version()
+	g = r.group()
+	return g, r.end("measure")
 }
 
 func appendArea(b []byte, a Area) []byte {
@@ -189,14 +217,41 @@ func (r *reader) group() (g Group) {
 		r.fail()
 	}
 	n := r.count()
-	g.Partitions = make(map[string]int32, n)
+	g.Topics = make(map[string]Topic, n)
 	for range n {
 		name := r.string()
-		if g.Partitions[name] = int32(r.number(maxPartitions)); g.Partitions[name] == 0 {
+		t := r.topic()
+		if _, twice := g.Topics[name]; twice {
 			r.fail()
 		}
+		g.Topics[name] = t
 	}
 	return g
+}
+
+func (r *reader) topic() (t Topic) {
+	if len(r.b) < len(t.ID) {
+		r.fail()
+		return t
+	}
+	t.ID = [16]byte(r.b)
+	r.b = r.b[len(t.ID):]
+	t.Partitions, t.Fold = int32(r.number(maxPartitions)), int32(r.number(maxPartitions))
+	if t.Fold == 0 || t.Partitions == 0 || t.Partitions%t.Fold != 0 {
+		r.fail()
+		return t
+	}
+	for range r.number(maxGrown) {
+		ends := make([]int64, r.count())
+		if len(ends) == 0 || len(ends) >= int(t.Partitions) {
+			r.fail()
+		}
+		for i := range ends {
+			ends[i] = int64(r.number(math.MaxInt64))
+		}
+		t.Grown = append(t.Grown, ends)
+	}
+	return t
 }
 
 // area reads spans, which stand in order and do not touch.

@@ -8,7 +8,8 @@ import (
 
 func aClaim() Claim {
 	return Claim{
-		Name: "host", Initial: 3, Generation: 8, Group: &Group{Initial: 2, Partitions: map[string]int32{"in": 4, "other": 1}},
+		Name: "host", Initial: 3, Generation: 8, Group: &Group{Initial: 2, Topics: map[string]Topic{
+			"in": {ID: [16]byte{7}, Partitions: 4, Fold: 2, Grown: [][]int64{{1 << 40, 3}}}, "other": {Partitions: 1, Fold: 1}}},
 		Holders: []string{"a", "b"}, Idle: []string{"c"}, OnDisk: []int32{0, 7},
 		Tasks: []TaskState{{Bucket: 1, Active: Area{{0, 3}, {5, 131072}}, Rebuild: Area{{3, 5}}, Ready: Area{{3, 4}}, Lag: 12}},
 	}
@@ -16,7 +17,7 @@ func aClaim() Claim {
 
 func anAssignment() Assignment {
 	return Assignment{
-		Group:   Group{Initial: 2, Partitions: map[string]int32{"in": 4}},
+		Group:   Group{Initial: 2, Topics: map[string]Topic{"in": {ID: [16]byte{7}, Partitions: 6, Fold: 1, Grown: [][]int64{{0, 9}, {1, 12, 5}}}}},
 		Holders: []string{"a", "b"}, Idle: []string{"c"},
 		Tasks: []Task{{Bucket: 0, Active: Area{{0, 3}}}, {Bucket: 9, Rebuild: Area{{3, 5}}}},
 	}
@@ -68,7 +69,7 @@ func FuzzAssign(f *testing.F) {
 		again, err := DecodeClaim(AppendClaim(nil, &claim))
 		require.NoError(t, err)
 		require.Equal(t, claim, again)
-		plan, err := Assign([]Member{{ID: "a", Claim: claim}, {ID: "b", Claim: aClaim()}}, map[string]int32{"in": 4})
+		plan, err := Assign([]Member{{ID: "a", Claim: claim}, {ID: "b", Claim: aClaim()}}, map[string]Input{"in": {ID: [16]byte{7}, Partitions: 6, Ends: []int64{1 << 41, 3, 9, 9}}})
 		if err != nil {
 			return
 		}

@@ -2,6 +2,7 @@ package assignor
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/lacunamq/lacuna/keyfilter"
 )
@@ -13,9 +14,8 @@ const UnitsPerBucket = keyfilter.Slots
 type Group struct {
 	// Initial is the number of buckets that it began with.
 	Initial int32
-	// Partitions are those that each topic had when the group first saw it. A partition
-	// added later is folded onto its number modulo that.
-	Partitions map[string]int32
+	// Topics are its inputs, by name.
+	Topics map[string]Topic
 }
 
 // Slots are some slots of a partition, both ends included.
@@ -25,9 +25,10 @@ type Slots struct {
 }
 
 // Unit is the unit that a slot of a partition belongs to; -1 of a topic that the group does
-// not know. Unit u begins at the point floor(u*P/Initial) of the topic's line (keyfilter.Line).
+// not know. Unit u begins at the point floor(u*Fold/Initial) of the topic's line
+// (keyfilter.Line).
 func (g *Group) Unit(topic string, partition int32, slot uint16) int64 {
-	p := int64(g.Partitions[topic])
+	p := int64(g.Topics[topic].Fold)
 	if p <= 0 {
 		return -1
 	}
@@ -36,17 +37,16 @@ func (g *Group) Unit(topic string, partition int32, slot uint16) int64 {
 	return ((point+1)*n+p-1)/p - 1 // the last that begins at or before the point
 }
 
-// Slots are the slots of an area in each partition of a topic, which has so many partitions
-// now, in order.
-func (g *Group) Slots(topic string, a Area, partitionsNow int32) (all []Slots) {
-	line, err := keyfilter.NewLine(g.Partitions[topic])
+// Slots are the slots of an area in each partition of a topic, in order.
+func (g *Group) Slots(topic string, a Area) (all []Slots) {
+	line, err := keyfilter.NewLine(g.Topics[topic].Fold)
 	if err != nil {
 		return nil // a topic that the group does not know yet
 	}
 	var parts []keyfilter.PartitionSlots
 	for _, s := range a {
 		at := func(unit int64) int64 { return unit * int64(line.Partitions()) / int64(g.Initial) }
-		parts = line.AppendSlots(parts, keyfilter.Interval{Start: at(s.From), End: at(s.To)}, partitionsNow)
+		parts = line.AppendSlots(parts, keyfilter.Interval{Start: at(s.From), End: at(s.To)}, g.Topics[topic].Partitions)
 	}
 	for _, p := range parts {
 		if p.Start < p.End {
@@ -70,18 +70,24 @@ func (g *Group) bucket(buckets keyfilter.Buckets, bucket int32) Area {
 // all is the area of all units.
 func (g *Group) all() Area { return NewArea(Span{0, int64(g.Initial) * UnitsPerBucket}) }
 
-// measuresAs tells whether a unit is the same to both groups. It is unless they were founded
-// each for itself. One that is not known has no units.
-func (g *Group) measuresAs(other *Group) bool {
+// MeasuresAs tells whether a unit is the same to both groups. It is unless they were founded
+// each for itself, or one has seen a topic grow so that its keys moved. One that is not known
+// has no units.
+func (g *Group) MeasuresAs(other *Group) bool {
 	if other == nil {
 		return true
 	}
-	for topic, partitions := range other.Partitions {
-		if mine, ok := g.Partitions[topic]; ok && mine != partitions {
+	for name, t := range other.Topics {
+		if mine, ok := g.Topics[name]; ok && mine.Fold != t.Fold {
 			return false
 		}
 	}
 	return g.Initial == other.Initial
+}
+
+// Equal tells whether two groups know the same.
+func (g *Group) Equal(other *Group) bool {
+	return g.Initial == other.Initial && maps.EqualFunc(g.Topics, other.Topics, Topic.equal)
 }
 
 // limit is how many buckets there may be: as many as the narrowest line takes.
@@ -95,8 +101,8 @@ func (g *Group) limit() int32 {
 		}
 	}
 	narrow(g.Initial)
-	for _, partitions := range g.Partitions {
-		narrow(partitions)
+	for _, t := range g.Topics {
+		narrow(t.Fold)
 	}
 	return max(most, g.Initial)
 }

@@ -17,7 +17,7 @@ func TestUnitsAreWhereLinearHashingHasThem(t *testing.T) {
 		initial := rapid.OneOf(rapid.Int32Range(1, 9), rapid.Int32Range(1, 300)).Draw(t, "initial")
 		partitions := rapid.OneOf(rapid.Int32Range(1, 9), rapid.Int32Range(1, 300)).Draw(t, "partitions")
 		now := partitions + rapid.Int32Range(0, 5).Draw(t, "added")
-		g := &Group{Initial: initial, Partitions: map[string]int32{"in": partitions}}
+		g := &Group{Initial: initial, Topics: map[string]Topic{"in": {Partitions: now, Fold: partitions}}}
 		buckets, err := keyfilter.NewBuckets(initial, initial+rapid.Int32Range(0, 40).Draw(t, "split"))
 		require.NoError(t, err)
 		line, err := keyfilter.NewLine(partitions)
@@ -38,8 +38,8 @@ func TestUnitsAreWhereLinearHashingHasThem(t *testing.T) {
 				area := g.bucket(buckets, other)
 				require.Equal(t, other == bucket, area.Contains(unit), "unit %d of bucket %d in %d: %v", unit, bucket, other, area)
 			}
-			require.Equal(t, 1, times(g.Slots("in", g.bucket(buckets, bucket), now), partition, slot))
-			require.Equal(t, 1, times(g.Slots("in", all, now), partition, slot))
+			require.Equal(t, 1, times(g.Slots("in", g.bucket(buckets, bucket)), partition, slot))
+			require.Equal(t, 1, times(g.Slots("in", all), partition, slot))
 		}
 	})
 }
@@ -59,12 +59,13 @@ func times(slots []Slots, partition int32, slot uint16) (n int) {
 func TestSlotsOfAnyArea(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := &Group{Initial: rapid.Int32Range(1, 7).Draw(t, "initial")}
-		g.Partitions = map[string]int32{"in": rapid.Int32Range(1, 7).Draw(t, "partitions")}
-		now := g.Partitions["in"] + rapid.Int32Range(0, 3).Draw(t, "added")
+		fold := rapid.Int32Range(1, 7).Draw(t, "fold")
+		now := fold * rapid.Int32Range(1, 3).Draw(t, "times")
+		g.Topics = map[string]Topic{"in": {Partitions: now, Fold: fold}}
 		bound := rapid.Int64Range(0, int64(g.Initial)*UnitsPerBucket)
 		x, y := bound.Draw(t, "x"), bound.Draw(t, "y")
 		area := NewArea(Span{min(x, y), max(x, y)}, Span{x / 3, y / 3})
-		slots := g.Slots("in", area, now)
+		slots := g.Slots("in", area)
 		for range 50 {
 			partition, slot := rapid.Int32Range(0, now-1).Draw(t, "partition"), rapid.Uint16().Draw(t, "slot")
 			want := 0
@@ -78,15 +79,15 @@ func TestSlotsOfAnyArea(t *testing.T) {
 
 func TestATopicThatTheGroupDoesNotKnow(t *testing.T) {
 	g := &Group{Initial: 3}
-	require.Empty(t, g.Slots("in", g.all(), 4))
+	require.Empty(t, g.Slots("in", g.all()))
 	require.EqualValues(t, -1, g.Unit("in", 0, 0))
 }
 
 func TestLimitIsThatOfTheNarrowestLine(t *testing.T) {
-	g := &Group{Initial: 3, Partitions: map[string]int32{"wide": 12, "narrow": 1}}
+	g := &Group{Initial: 3, Topics: map[string]Topic{"wide": {Fold: 12}, "narrow": {Partitions: 3, Fold: 1}}}
 	require.EqualValues(t, 3<<14, g.limit())
-	delete(g.Partitions, "narrow")
+	delete(g.Topics, "narrow")
 	require.EqualValues(t, 3<<16, g.limit(), "a bucket is never less than a unit")
-	g = &Group{Initial: 70000, Partitions: map[string]int32{"narrow": 1}}
+	g = &Group{Initial: 70000, Topics: map[string]Topic{"narrow": {Fold: 1}}}
 	require.EqualValues(t, 70000, g.limit(), "never below the initial ones")
 }

@@ -135,7 +135,7 @@ func TestAGroupComesBack(t *testing.T) {
 // many at first, and the member after that waits for one.
 func TestIdleMembers(t *testing.T) {
 	const full = 40000
-	group := &Group{Initial: full, Partitions: map[string]int32{"in": 1}}
+	group := &Group{Initial: full, Topics: one(1)}
 	holders := make([]string, full)
 	for i := range holders {
 		holders[i] = fmt.Sprintf("m%05d", i)
@@ -147,7 +147,7 @@ func TestIdleMembers(t *testing.T) {
 	}
 	members[0].Claim = known
 	members = append(members, Member{ID: "late", Claim: Claim{Generation: -1}}, Member{ID: "early", Claim: Claim{Generation: -1}})
-	plan, err := Assign(members, group.Partitions)
+	plan, err := Assign(members, found(1))
 	require.NoError(t, err)
 	require.Equal(t, []string{"early", "late"}, plan["late"].Idle)
 	require.Empty(t, plan["late"].Tasks)
@@ -159,7 +159,7 @@ func TestIdleMembers(t *testing.T) {
 	members[0].Claim.Idle = []string{"late", "early"} // as they came
 	gone := members[77].ID
 	members = append(members[:77:77], members[78:]...)
-	plan, err = Assign(members, group.Partitions)
+	plan, err = Assign(members, found(1))
 	require.NoError(t, err)
 	require.Equal(t, "late", plan["early"].Holders[77], "in the place of %s", gone)
 	require.Equal(t, []string{"early"}, plan["late"].Idle)

@@ -6,10 +6,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// one is a topic of so many partitions, as the group knows it, and found how it is.
+func one(partitions int32) map[string]Topic {
+	return map[string]Topic{"in": {Partitions: partitions, Fold: partitions}}
+}
+
+func found(partitions int32) map[string]Input {
+	return map[string]Input{"in": {Partitions: partitions}}
+}
+
 func TestAnIdleMemberWithAStateOnDisk(t *testing.T) {
-	group := &Group{Initial: 1, Partitions: map[string]int32{"in": 1}}
+	group := &Group{Initial: 1, Topics: one(1)}
 	plan, err := Assign([]Member{{ID: "w", Claim: Claim{Group: group, Generation: 3, Holders: []string{"gone"}, Idle: []string{"w"}, OnDisk: []int32{0}}}},
-		map[string]int32{"in": 1})
+		found(1))
 	require.NoError(t, err)
 	require.Equal(t, []string{"w"}, plan["w"].Holders)
 	require.Empty(t, plan["w"].Idle)
@@ -17,9 +26,9 @@ func TestAnIdleMemberWithAStateOnDisk(t *testing.T) {
 
 // The generations of a group begin anew when the broker has forgotten it.
 func TestAPlanOnDiskIsOlderThanTheOneThatIsLived(t *testing.T) {
-	lived := Claim{Group: &Group{Initial: 2, Partitions: map[string]int32{"in": 1}}, Generation: 2, Holders: []string{"a", "b"}}
-	stale := Claim{Group: &Group{Initial: 1, Partitions: map[string]int32{"in": 1}}, Generation: 40, Holders: []string{"x", "y", "z"}}
-	plan, err := Assign([]Member{{ID: "a", Claim: lived}, {ID: "b", Claim: lived}, {ID: "c", Claim: stale}}, map[string]int32{"in": 1})
+	lived := Claim{Group: &Group{Initial: 2, Topics: one(1)}, Generation: 2, Holders: []string{"a", "b"}}
+	stale := Claim{Group: &Group{Initial: 1, Topics: one(1)}, Generation: 40, Holders: []string{"x", "y", "z"}}
+	plan, err := Assign([]Member{{ID: "a", Claim: lived}, {ID: "b", Claim: lived}, {ID: "c", Claim: stale}}, found(1))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, plan["a"].Group.Initial)
 	require.Equal(t, []string{"a", "b", "c"}, plan["a"].Holders)
@@ -27,13 +36,13 @@ func TestAPlanOnDiskIsOlderThanTheOneThatIsLived(t *testing.T) {
 
 // As long as anybody processes something it goes on in the units that it is counted in.
 func TestAPlanThatIsProcessedCountsMost(t *testing.T) {
-	topics := map[string]int32{"in": 1}
-	lived := &Group{Initial: 2, Partitions: topics}
-	other := &Group{Initial: 1, Partitions: topics}
+	topics := one(1)
+	lived := &Group{Initial: 2, Topics: topics}
+	other := &Group{Initial: 1, Topics: topics}
 	plan, err := Assign([]Member{
 		{ID: "a", Claim: Claim{Group: lived, Generation: 2, Holders: []string{"a", "a"}, Tasks: []TaskState{{Bucket: 0, Active: lived.all()}}}},
 		{ID: "b", Claim: Claim{Group: other, Generation: 40, Holders: []string{"b"}}},
-	}, topics)
+	}, found(1))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, plan["a"].Group.Initial)
 	require.Equal(t, []string{"a", "b"}, plan["a"].Holders)
@@ -43,11 +52,11 @@ func TestAPlanThatIsProcessedCountsMost(t *testing.T) {
 // What a member processes that counts in other units is given to nobody before it has given
 // it up.
 func TestAMemberOfAnotherGroupGivesUpFirst(t *testing.T) {
-	group := &Group{Initial: 2, Partitions: map[string]int32{"in": 1}}
+	group := &Group{Initial: 2, Topics: one(1)}
 	for name, other := range map[string]*Group{
-		"of more buckets":          {Initial: 3, Partitions: map[string]int32{"in": 1}},
-		"of a topic made anew":     {Initial: 2, Partitions: map[string]int32{"in": 4}},
-		"of fewer, and more parts": {Initial: 1, Partitions: map[string]int32{"in": 2}},
+		"of more buckets":          {Initial: 3, Topics: one(1)},
+		"of a topic made anew":     {Initial: 2, Topics: one(4)},
+		"of fewer, and more parts": {Initial: 1, Topics: one(2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			foreign := Claim{Group: other, Generation: 3, Holders: []string{"x"}, Tasks: []TaskState{{Bucket: 0, Active: Area{{0, 7}}}}}
@@ -55,14 +64,14 @@ func TestAMemberOfAnotherGroupGivesUpFirst(t *testing.T) {
 				{ID: "a", Claim: Claim{Group: group, Generation: 4, Holders: []string{"a", "b"}, Tasks: []TaskState{{Bucket: 0, Active: Area{{0, 9}}}}}},
 				{ID: "b", Claim: foreign},
 			}
-			plan, err := Assign(members, group.Partitions)
+			plan, err := Assign(members, found(1))
 			require.NoError(t, err)
 			require.Equal(t, Area{{0, 9}}, plan["a"].Tasks[0].Active)
 			require.Equal(t, Area{{9, UnitsPerBucket}}, plan["a"].Tasks[0].Rebuild)
 			require.Equal(t, []Task{{Bucket: 1, Rebuild: Area{{UnitsPerBucket, 2 * UnitsPerBucket}}}}, plan["b"].Tasks)
 
 			members[1].Claim.Tasks = nil
-			plan, err = Assign(members, group.Partitions)
+			plan, err = Assign(members, found(1))
 			require.NoError(t, err)
 			require.Equal(t, []Task{{Bucket: 0, Active: Area{{0, UnitsPerBucket}}}}, plan["a"].Tasks)
 			require.Equal(t, []Task{{Bucket: 1, Active: Area{{UnitsPerBucket, 2 * UnitsPerBucket}}}}, plan["b"].Tasks)
@@ -73,7 +82,7 @@ func TestAMemberOfAnotherGroupGivesUpFirst(t *testing.T) {
 // A plan that nobody can have come to does not stop the group: the next older one counts, and
 // if there is none the group is founded anew. What is processed stays where it is meanwhile.
 func TestPlansThatNobodyCanHaveComeTo(t *testing.T) {
-	group := &Group{Initial: 2, Partitions: map[string]int32{"in": 1}}
+	group := &Group{Initial: 2, Topics: one(1)}
 	for name, bad := range map[string]Claim{
 		"no holders":         {},
 		"too few holders":    {Holders: []string{"a"}},
@@ -85,13 +94,13 @@ func TestPlansThatNobodyCanHaveComeTo(t *testing.T) {
 			bad.Tasks = []TaskState{{Bucket: 5, Active: group.all()}}
 			good := Claim{Group: group, Generation: 8, Holders: []string{"c", "a"}}
 			members := []Member{{ID: "a", Claim: bad}, {ID: "c", Claim: good}}
-			plan, err := Assign(members, group.Partitions)
+			plan, err := Assign(members, found(1))
 			require.NoError(t, err)
 			require.Equal(t, []string{"c", "a"}, plan["a"].Holders)
 			require.Equal(t, group.all(), plan["a"].Tasks[len(plan["a"].Tasks)-1].Active)
 
 			members[1].Claim = Claim{}
-			plan, err = Assign(members, group.Partitions)
+			plan, err = Assign(members, found(1))
 			require.NoError(t, err)
 			require.Len(t, plan["a"].Holders, 2)
 			require.ElementsMatch(t, []string{"a", "c"}, plan["a"].Holders)
@@ -102,7 +111,7 @@ func TestPlansThatNobodyCanHaveComeTo(t *testing.T) {
 
 // A founder may ask for more buckets than any group can have.
 func TestAGroupBeginsWithNoMoreBucketsThanSlots(t *testing.T) {
-	plan, err := Assign([]Member{{ID: "a", Claim: Claim{Initial: 1<<31 - 1}}}, map[string]int32{"in": 1})
+	plan, err := Assign([]Member{{ID: "a", Claim: Claim{Initial: 1<<31 - 1}}}, found(1))
 	require.NoError(t, err)
 	require.EqualValues(t, 65536, plan["a"].Group.Initial)
 	require.Len(t, plan["a"].Tasks, 65536)
@@ -110,7 +119,7 @@ func TestAGroupBeginsWithNoMoreBucketsThanSlots(t *testing.T) {
 
 // A disk has old states too, of buckets that were others' by the end.
 func TestWhoComesBackToWhat(t *testing.T) {
-	group := &Group{Initial: 4, Partitions: map[string]int32{"in": 1}}
+	group := &Group{Initial: 4, Topics: one(1)}
 	for name, c := range map[string]struct {
 		holders []string
 		a, b    []int32
@@ -129,7 +138,7 @@ func TestWhoComesBackToWhat(t *testing.T) {
 					members = append(members, Member{ID: id})
 				}
 			}
-			plan, err := Assign(members, group.Partitions)
+			plan, err := Assign(members, found(1))
 			require.NoError(t, err)
 			require.Equal(t, c.want, plan["a"].Holders)
 		})

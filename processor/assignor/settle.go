@@ -27,7 +27,7 @@ func newSettlement(group *Group, members []Member) *settlement {
 	slices.SortStableFunc(members, func(x, y Member) int { return cmp.Compare(y.Claim.Generation, x.Claim.Generation) })
 	for i := range members {
 		c := &members[i].Claim
-		if !group.measuresAs(c.Group) {
+		if !group.MeasuresAs(c.Group) {
 			// What it processes cannot be told from its units, so it gives up everything, and
 			// until it has, nobody is given anything.
 			if c.processes() {

@@ -11,9 +11,9 @@ import (
 
 // target is where the buckets are to be: the plan that the members know, changed no more than
 // those who are gone and those who are new make necessary.
-func target(members []Member, topics map[string]int32) (group Group, plan keyfilter.Assignment, err error) {
+func target(members []Member, inputs map[string]Input) (group Group, plan keyfilter.Assignment, err error) {
 	known := plans(members)
-	group = remember(known, members, topics)
+	group = remember(known, members, inputs)
 	// This is what is left if nobody knows a plan, or only such as no group could have come
 	// to. Buckets move more than they need to then, in two steps as always, but a group that
 	// could not get a new plan because of an old one would stand still for ever.
@@ -24,7 +24,7 @@ func target(members []Member, topics map[string]int32) (group Group, plan keyfil
 		holders, idle := replace(c.Holders, c.Idle, members)
 		limit := max(group.limit(), int32(len(holders)))
 		before, err := keyfilter.RestoreAssignment(group.Initial, limit, holders, idle)
-		if err == nil && group.measuresAs(c.Group) {
+		if err == nil && group.Initial == c.Group.Initial { // buckets are the same then, whatever a unit is
 			plan = before
 			break
 		}
@@ -85,21 +85,21 @@ func plans(members []Member) (known []*Claim) {
 	return known
 }
 
-// remember is what the group remembers, with the topics that it has not seen before.
-func remember(known []*Claim, members []Member, topics map[string]int32) (group Group) {
-	group.Partitions = make(map[string]int32, len(topics))
+// remember is what the group remembers, with what it finds of its inputs.
+func remember(known []*Claim, members []Member, inputs map[string]Input) (group Group) {
+	group.Topics = make(map[string]Topic, len(inputs))
 	if len(known) > 0 {
 		group.Initial = known[0].Group.Initial
-		maps.Copy(group.Partitions, known[0].Group.Partitions)
+		maps.Copy(group.Topics, known[0].Group.Topics)
 	} else {
 		group.Initial = 1
 		for i := range members {
 			group.Initial = max(group.Initial, min(members[i].Claim.Initial, keyfilter.Slots))
 		}
 	}
-	for topic, partitions := range topics {
-		if group.Partitions[topic] == 0 && partitions > 0 {
-			group.Partitions[topic] = partitions
+	for name, in := range inputs {
+		if t := group.Topics[name].sees(in); t.Partitions > 0 {
+			group.Topics[name] = t
 		}
 	}
 	return group
