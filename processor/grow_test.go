@@ -180,3 +180,40 @@ func TestAnInputIsMadeAnew(t *testing.T) {
 	r.requireCounts(r.output(100))
 	c.check(t)
 }
+
+// With a changelog there is nothing to read again while keys stay where they are. When they
+// move the changelog would give them to others, which is refused.
+func TestAnInputWithAChangelogGrows(t *testing.T) {
+	r := newRig(t, 1)
+	r.produce(500, 40)
+	c := &counting{gate: make(chan struct{})}
+	app := r.open(c.topology(), attentive("w1", processor.StateDir(t.TempDir()), processor.Changelog("log"), processor.UnitRecords(50))...)
+	awaitActive(t, 1, app)
+	r.grow(2)
+	r.produce(500, 40)
+	awaitActive(t, 2, app)
+	close(c.gate)
+	r.requireCounts(r.output(1000))
+	other := r.open(c.topology(), attentive("w2", processor.StateDir(t.TempDir()), processor.Changelog("log"))...)
+	awaitActive(t, 2, app, other)
+	r.produce(200, 40)
+	r.requireCounts(r.output(1200))
+	c.check(t)
+
+	r.grow(3) // which 2 divides no more, but 1 does
+	awaitActive(t, 3, app, other)
+	r.produce(200, 40)
+	r.requireCounts(r.output(1400))
+	c.check(t)
+}
+
+func TestAnInputWithAChangelogGrowsByAThird(t *testing.T) {
+	r := newRig(t, 2)
+	r.produce(300, 40)
+	c := new(counting)
+	app := r.open(c.topology(), attentive("w1", processor.StateDir(t.TempDir()), processor.Changelog("log"))...)
+	r.output(300)
+	r.grow(3)
+	<-app.Failed()
+	require.ErrorContains(t, app.Err(), "the group divided in by 2 partitions when this was written, and does by 1 now")
+}

@@ -57,7 +57,7 @@ func defaultConfig() config {
 	return config{
 		fs: vfs.Default, initial: 1, threshold: 1000, unitRecords: 1000, now: time.Now,
 		onError: func(*kgo.Record, error, int) Decision { return Stop() },
-		member:  []kgo.Opt{kgo.HeartbeatInterval(100 * time.Millisecond)},
+		member:  []kgo.Opt{kgo.HeartbeatInterval(100 * time.Millisecond), kgo.MetadataMaxAge(10 * time.Second)},
 		backoff: func(tries int) time.Duration {
 			return min(50*time.Millisecond<<min(tries-1, 10), 5*time.Second)
 		},
@@ -74,7 +74,8 @@ func KafkaOpts(opts ...kgo.Opt) Option {
 func SeedBrokers(addrs ...string) Option { return KafkaOpts(kgo.SeedBrokers(addrs...)) }
 
 // MemberOpts are kgo's options of the membership, such as kgo.SessionTimeout. Heartbeats are
-// sent every 100 ms by default, since a hand-over takes a few of them.
+// sent every 100 ms by default, since a hand-over takes a few of them, and partitions that
+// were added are found within 10 s: kgo.MetadataMaxAge.
 func MemberOpts(opts ...kgo.Opt) Option {
 	return func(c *config) { c.member = append(c.member, opts...) }
 }

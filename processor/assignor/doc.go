@@ -6,7 +6,8 @@
 // Linear hashing (package keyfilter) divides the keys of a group's inputs into buckets. So
 // that all topics share one measure, however many partitions they have, the package counts in
 // units: an initial bucket has 65,536 of them, and unit u begins at the point
-// floor(u*P/Initial) of the line of a topic of P partitions. Any set of units is an [Area].
+// floor(u*P/Initial) of the line of a topic of P partitions. Any set of units is an [Area]. When
+// a topic gains partitions P becomes what divides the numbers before and after ([Topic]).
 //
 // A task is a bucket at a member. Of a task an assignment says what is active, which the
 // member processes and acknowledges, and what it rebuilds: what it builds up state of while
@@ -29,9 +30,12 @@
 // # What is remembered
 //
 // Members carry the plan from generation to generation: with how many buckets the group
-// began, how many partitions each topic had when the group first saw it, and the holders of
-// the buckets. It does not matter who leads, nor who missed a generation: the latest plan
-// counts, of those that members process by if there are any. Members that come have the
-// buckets of members that are gone first, and those of whose states they have on disk
-// before others; only then is a bucket split or merged (keyfilter.Assignment).
+// began, what it has seen of its topics, and the holders of the buckets. It does not matter who
+// leads, nor who missed a generation: the latest plan counts, of those that members process by
+// if there are any. Members that come have the buckets of members that are gone first, and
+// those of whose states they have on disk before others; only then is a bucket split or merged
+// (keyfilter.Assignment).
+//
+// What a member processes in other units than the plan's cannot be told. It gives up
+// everything, and until it has, nobody is given anything.
 package assignor
