@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,7 +78,10 @@ func (a *App) open(ctx context.Context) (err error) {
 	if err := a.cfg.addLogPartitioner(); err != nil {
 		return err
 	}
-	if a.kafka, err = kgo.NewClient(a.cfg.kafka...); err != nil {
+	// A task that is aborted waits for nothing that the broker does not answer. What it has
+	// produced may be there all the same, which at least once allows.
+	opts := append(slices.Clone(a.cfg.kafka), kgo.AllowIdempotentProduceCancellation())
+	if a.kafka, err = kgo.NewClient(opts...); err != nil {
 		return err
 	}
 	a.admin = kadm.NewClient(a.kafka)

@@ -71,15 +71,14 @@ type plain struct{ producer *kgo.Client }
 func (o plain) do(ctx context.Context, work func(emit func(*kgo.Record) error) (acks, error)) error {
 	var sent sending
 	done, err := work(func(r *kgo.Record) error {
-		sent.wg.Add(1)
+		sent.begin()
 		o.producer.Produce(ctx, r, sent.answered)
 		return sent.failure()
 	})
-	sent.await(ctx, o.producer)
-	if err != nil {
-		return err
+	if failed := sent.wait(ctx, o.producer); err == nil {
+		err = failed
 	}
-	if err := sent.failure(); err != nil {
+	if err != nil {
 		return err
 	}
 	// Commits of all partitions travel together.
@@ -96,37 +95,55 @@ func (o plain) do(ctx context.Context, work func(emit func(*kgo.Record) error) (
 
 // sending is what has been produced and not answered.
 type sending struct {
-	wg sync.WaitGroup
 	mu struct {
 		sync.Mutex
-		err error
+		open int
+		err  error
+		all  func() // nil: nobody waits; called when nothing is open
 	}
+}
+
+func (s *sending) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.open++
 }
 
 func (s *sending) answered(r *kgo.Record, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err != nil {
-		s.mu.Lock()
 		s.mu.err = errors.Join(s.mu.err, fmt.Errorf("produce to %s: %w", r.Topic, err))
-		s.mu.Unlock()
 	}
-	s.wg.Done()
-}
-
-// await waits until all is answered. The producer does not linger meanwhile, since the unit
-// has nothing more for it. Its Flush alone would also wait for what other tasks produce.
-func (s *sending) await(ctx context.Context, producer *kgo.Client) {
-	ctx, answered := context.WithCancel(ctx)
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		s.wg.Wait()
-		answered()
-	})
-	_ = producer.Flush(ctx) // each record says for itself whether it was sent
-	waiting.Wait()
+	if s.mu.open--; s.mu.open == 0 && s.mu.all != nil {
+		s.mu.all()
+	}
 }
 
 func (s *sending) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.mu.err
+}
+
+// wait waits until all is answered, and says what failed. The producer does not linger meanwhile,
+// since the unit has nothing more for it; its Flush alone would also wait for what other
+// tasks produce. When ctx ends it does not wait on: kgo notices that only when it tries a
+// request again.
+func (s *sending) wait(ctx context.Context, producer *kgo.Client) error {
+	flushing, answered := context.WithCancel(ctx)
+	defer answered()
+	s.mu.Lock()
+	if s.mu.all = answered; s.mu.open == 0 {
+		answered()
+	}
+	s.mu.Unlock()
+	_ = producer.Flush(flushing) // each record says for itself whether it was sent
+	<-flushing.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.open > 0 {
+		return fmt.Errorf("produce: %w", context.Cause(ctx))
+	}
 	return s.mu.err
 }
