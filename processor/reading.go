@@ -158,7 +158,7 @@ func (t *task) addFeeds() error {
 	pieces, t.staged = inTurn(&t.group, pieces)
 	groups := make(map[feedSpec][]piece)
 	for _, p := range pieces {
-		if !slices.ContainsFunc(t.feeds, func(f *feed) bool { return f.reads(p) }) {
+		for _, p := range unread(p, t.feeds) {
 			groups[p.spec] = append(groups[p.spec], p)
 		}
 	}
@@ -175,8 +175,28 @@ func (t *task) addFeeds() error {
 	return nil
 }
 
-// reads tells whether a feed reads the piece already, maybe with more.
-func (f *feed) reads(p piece) bool {
-	return !f.ended && f.spec.rebuild == p.spec.rebuild && f.spec.staged == p.spec.staged && slices.Contains(f.tps, p.tp) &&
-		f.spec.slots.Lo <= p.spec.slots.Lo && p.spec.slots.Hi <= f.spec.slots.Hi
+// unread is what of a piece no feed reads. Its slots need not be those of one feed, since a
+// state has one offset for what several feeds have brought equally far.
+func unread(p piece, feeds []*feed) []piece {
+	left := []piece{p}
+	for _, f := range feeds {
+		if f.ended || f.spec.rebuild != p.spec.rebuild || f.spec.staged != p.spec.staged || !slices.Contains(f.tps, p.tp) {
+			continue
+		}
+		var rest []piece
+		for _, p := range left {
+			if f.spec.slots.Lo > p.spec.slots.Lo {
+				below := p
+				below.spec.slots.Hi = min(p.spec.slots.Hi, f.spec.slots.Lo-1)
+				rest = append(rest, below)
+			}
+			if f.spec.slots.Hi < p.spec.slots.Hi {
+				above := p
+				above.spec.slots.Lo = max(p.spec.slots.Lo, f.spec.slots.Hi+1)
+				rest = append(rest, above)
+			}
+		}
+		left = rest
+	}
+	return left
 }

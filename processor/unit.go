@@ -126,6 +126,14 @@ func (s *sending) failure() error {
 	return s.mu.err
 }
 
+// mayAwait has all called when everything is answered, unless it is.
+func (s *sending) mayAwait(all func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.all = all
+	return s.mu.open > 0
+}
+
 // wait waits until all is answered, and says what failed. The producer does not linger meanwhile,
 // since the unit has nothing more for it; its Flush alone would also wait for what other
 // tasks produce. When ctx ends it does not wait on: kgo notices that only when it tries a
@@ -133,11 +141,9 @@ func (s *sending) failure() error {
 func (s *sending) wait(ctx context.Context, producer *kgo.Client) error {
 	flushing, answered := context.WithCancel(ctx)
 	defer answered()
-	s.mu.Lock()
-	if s.mu.all = answered; s.mu.open == 0 {
-		answered()
+	if !s.mayAwait(answered) {
+		return s.failure()
 	}
-	s.mu.Unlock()
 	_ = producer.Flush(flushing) // each record says for itself whether it was sent
 	<-flushing.Done()
 	s.mu.Lock()
