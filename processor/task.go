@@ -110,6 +110,9 @@ func (t *task) run() {
 
 // work does the next thing there is to do, or waits for one or for a change.
 func (t *task) work() (next change, changed bool) {
+	if t.ctx.Err() != nil { // what was opened may not be whole
+		return change{}, false
+	}
 	if t.chain == nil {
 		return t.wait(t.failed.again)
 	}
