@@ -54,6 +54,7 @@ func (b *Broker) commitInTransaction(ctx context.Context, req *kmsg.TxnOffsetCom
 		TransactionalID: strings.Clone(req.TransactionalID), Version: transactionV0,
 		Producer:   transaction.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch},
 		Partitions: []transaction.TopicPartition{b.offsetsPartition(groupID)},
+		Again:      true, // without offsets there, its end does nothing
 	}
 	implicit := req.Version >= implicitOffsets
 	if implicit {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"golang.org/x/sync/errgroup"
 )
 
 // outbox sends the records of one transaction. Of each partition one batch is on its way at a
@@ -33,16 +33,8 @@ type txnBatch struct {
 // produceTimeout is how long a broker may wait for its replicas.
 const produceTimeout = 30 * time.Second
 
-// send writes records, and returns when all are durable.
-func (o *outbox) send(ctx context.Context, p *txnProducer, records []*kgo.Record) error {
-	if o.sequences == nil {
-		o.sequences = make(map[TopicPartition]int32)
-		p.partitioner.begin()
-	}
-	batches, err := o.pack(ctx, p, records)
-	if err != nil {
-		return err
-	}
+// send writes batches, and returns when all are durable.
+func (o *outbox) send(ctx context.Context, p *txnProducer, batches []*txnBatch) error {
 	for len(batches) > 0 {
 		var round, rest []*txnBatch
 		taken := make(map[TopicPartition]bool)
@@ -73,8 +65,13 @@ func (o *outbox) delivered() {
 	}
 }
 
-// pack makes batches of records, those of a partition in order.
+// pack makes batches of records, those of a partition in order. They are to be sent in the
+// order of the calls.
 func (o *outbox) pack(ctx context.Context, p *txnProducer, records []*kgo.Record) ([]*txnBatch, error) {
+	if o.sequences == nil {
+		o.sequences = make(map[TopicPartition]int32)
+		p.partitioner.begin()
+	}
 	var batches []*txnBatch
 	open := make(map[TopicPartition]*txnBatch)
 	sizes := make(map[TopicPartition]int)
@@ -200,14 +197,17 @@ func (p *txnProducer) produce(ctx context.Context, batches []*txnBatch) error {
 		}
 		leaders[leader] = append(leaders[leader], b)
 	}
-	var group errgroup.Group
+	var others sync.WaitGroup
+	n := len(leaders)
 	for leader, batches := range leaders {
-		group.Go(func() error {
-			p.produceTo(ctx, leader, batches)
-			return nil
-		})
+		if n--; n == 0 {
+			p.produceTo(ctx, leader, batches) // mostly there is one
+		} else {
+			others.Go(func() { p.produceTo(ctx, leader, batches) })
+		}
 	}
-	return group.Wait()
+	others.Wait()
+	return nil
 }
 
 // produceTo sends one request.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
 )
 
 // Txn is a transaction under way, for the unit of work that was given it. It must not be used
@@ -186,12 +185,21 @@ func (tx *Txn) flush() error {
 	if err := tx.take(); err != nil {
 		return tx.aborted("begin", err)
 	}
+	batches, err := tx.pack(tx.sending)
+	if err == nil {
+		err = tx.outbox.send(tx.sending, tx.p, batches)
+	}
+	return tx.aborted("produce", err)
+}
+
+// pack makes batches of the records that are kept.
+func (tx *Txn) pack(ctx context.Context) ([]*txnBatch, error) {
+	if len(tx.records) == 0 {
+		return nil, nil
+	}
 	records := tx.records
 	tx.records, tx.bytes = nil, 0
-	if err := tx.outbox.send(tx.sending, tx.p, records); err != nil {
-		return tx.aborted("produce", err)
-	}
-	return nil
+	return tx.outbox.pack(ctx, tx.p, records)
 }
 
 // take gets the producer that everything is sent by.
@@ -326,7 +334,9 @@ func (tx *Txn) drop() {
 	tx.acks = nil
 }
 
-// sendAll sends the records that are kept, and the acknowledgements, at the same time.
+// sendAll sends the records that are kept, and the acknowledgements, at the same time. The
+// records go first by a little: when they begin the transaction at the broker, that has the
+// partition of the acknowledgements in it from the same moment, if the one before had.
 func (tx *Txn) sendAll() error {
 	if err := tx.checkOnce(); err != nil {
 		return tx.aborted("acknowledge", err)
@@ -340,26 +350,30 @@ func (tx *Txn) sendAll() error {
 	if err := tx.take(); err != nil {
 		return tx.aborted("begin", err)
 	}
-	group, sending := errgroup.WithContext(tx.sending)
+	batches, err := tx.pack(tx.sending)
+	if err != nil {
+		return tx.aborted("produce", err)
+	}
+	if len(tx.held) == 0 {
+		return tx.aborted("produce", tx.outbox.send(tx.sending, tx.p, batches))
+	}
+	sending, cancel := context.WithCancel(tx.sending)
+	defer cancel()
 	var once sync.Once // the first failure ends the others, and theirs tell nothing
 	var first error
 	try := func(doing string, f func(context.Context) error) {
-		group.Go(func() error {
-			err := f(sending)
-			if err != nil {
-				once.Do(func() { first = tx.aborted(doing, err) })
-			}
-			return err
+		if err := f(sending); err != nil {
+			once.Do(func() { first = tx.aborted(doing, err) })
+			cancel()
+		}
+	}
+	var acks sync.WaitGroup
+	for _, a := range tx.held {
+		acks.Go(func() {
+			try("acknowledge", func(ctx context.Context) error { return a.stage(ctx, tx.p) })
 		})
 	}
-	if len(tx.records) > 0 {
-		try("produce", func(ctx context.Context) error { return tx.outbox.send(ctx, tx.p, tx.records) })
-	}
-	for _, a := range tx.held {
-		try("acknowledge", func(ctx context.Context) error { return a.stage(ctx, tx.p) })
-	}
-	if group.Wait() == nil {
-		return nil
-	}
+	try("produce", func(ctx context.Context) error { return tx.outbox.send(ctx, tx.p, batches) })
+	acks.Wait()
 	return first
 }

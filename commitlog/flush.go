@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -169,6 +170,7 @@ type flushWork struct {
 // flusher runs rounds until there is nothing to do.
 func (l *Log) flusher() {
 	defer l.mu.flush.running.Done()
+	runtime.Gosched() // appends that are about to be made share the first fsync, as others do the later ones
 	for {
 		w, ok := l.nextFlush()
 		if !ok {
@@ -196,6 +198,7 @@ func (l *Log) nextFlush() (flushWork, bool) {
 		return w, true
 	}
 	f.current, f.upTo, f.messages = w.flush, w.end, 0
+	f.stopTimer() // what it was set for is in this round
 	if s := l.mu.active; s != nil && l.mu.durable < w.end {
 		w.active, w.bytes = s, s.size.Load()
 		if w.bytes-f.checkpointed >= l.opts.checkpointBytes {

@@ -127,6 +127,34 @@ func TestNobodyWaits(t *testing.T) {
 	})
 }
 
+// TestSomebodyWaitsAfterAll: the fsync that somebody waits for is that of the appends before
+// it, too, and leaves no timer behind that would have the next one come early.
+func TestSomebodyWaitsAfterAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gateFS{FS: vfs.NewMem()}
+		l := openGated(t, g, func(o *Options) { o.FlushInterval = 7 * time.Millisecond })
+		noWait := func() {
+			_, err := l.Append(plainBatch(t, 1, "a", 1), AppendOptions{NoWait: true})
+			require.NoError(t, err)
+		}
+		noWait()
+		time.Sleep(2 * time.Millisecond)
+		a, err := l.Append(plainBatch(t, 1, "a", 1), AppendOptions{})
+		require.NoError(t, err)
+		<-a.Flush.Done()
+		require.Equal(t, int64(2), l.Bounds().HighWatermark)
+		noWait()
+		time.Sleep(6 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, int64(2), l.Bounds().HighWatermark)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, int64(3), l.Bounds().HighWatermark)
+		require.Equal(t, int64(2), g.syncs.Load())
+		require.NoError(t, l.Close())
+	})
+}
+
 func TestTopicFlushesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gateFS{FS: vfs.NewMem()}

@@ -58,10 +58,16 @@ func OpenCompressed(log Log, name string, codec protocol.Codec) *Journal {
 // not at all. Batches stand in the order of the calls. After an error nothing was
 // appended that will ever be seen, but the log may take no more.
 func (j *Journal) Append(records []Record) (Receipt, error) {
-	return j.append(protocol.PlainBatch(0), records)
+	return j.append(protocol.PlainBatch(0), commitlog.AppendOptions{Internal: true}, records)
 }
 
-func (j *Journal) append(o protocol.BatchOptions, records []Record) (Receipt, error) {
+// AppendNoWait is Append for records for which nobody waits: they become durable with the
+// next that are waited for, or soon. The receipt says where they are, and waits for nothing.
+func (j *Journal) AppendNoWait(records []Record) (Receipt, error) {
+	return j.append(protocol.PlainBatch(0), commitlog.AppendOptions{Internal: true, NoWait: true}, records)
+}
+
+func (j *Journal) append(o protocol.BatchOptions, how commitlog.AppendOptions, records []Record) (Receipt, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o.Codec = j.codec
@@ -74,7 +80,7 @@ func (j *Journal) append(o protocol.BatchOptions, records []Record) (Receipt, er
 	if err != nil {
 		return Receipt{}, fmt.Errorf("journal %s: build a batch of %d records: %w", j.name, len(records), err)
 	}
-	receipt, err := j.appendLocked(batch, commitlog.AppendOptions{Internal: true})
+	receipt, err := j.appendLocked(batch, how)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("journal %s: append %d records: %w", j.name, len(records), err)
 	}

@@ -31,7 +31,7 @@ type Transactional interface {
 func (j *Journal) AppendInTransaction(t Transaction, records []Record) (Receipt, error) {
 	return j.append(protocol.BatchOptions{
 		Transactional: true, ProducerID: t.ProducerID, ProducerEpoch: t.ProducerEpoch, BaseSequence: -1,
-	}, records)
+	}, commitlog.AppendOptions{Internal: true}, records)
 }
 
 // InTransaction tells whether a producer has an open transaction in the journal.

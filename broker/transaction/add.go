@@ -14,6 +14,9 @@ type AddRequest struct {
 	Producer
 	Version    int8 // of the protocol: 0 to 2
 	Partitions []TopicPartition
+	// Again tells that the producer's next transaction is likely to write to them too, and
+	// loses little if it does not; see State.Expect.
+	Again bool
 }
 
 // AddPartitions adds partitions to the transaction, and begins it if there is none. It
@@ -40,9 +43,32 @@ func (s *State) AddPartitions(now time.Time, req *AddRequest, out *Output) *kerr
 	if e.status != Ongoing {
 		next.startMs = next.updateMs
 	}
-	next.partitions = sorted(slices.Concat(e.partitions, req.Partitions))
+	next.partitions = slices.Concat(e.partitions, req.Partitions)
+	if e.status != Ongoing && req.Version >= implicitAdds {
+		next.partitions, e.expected = append(next.partitions, e.expected...), nil
+	}
+	next.partitions = sorted(next.partitions)
 	s.emit(e.id, next, out)
 	return nil
+}
+
+// implicitAdds is the version from which writing adds partitions.
+const implicitAdds = 2
+
+// Expect has partitions be in the next transaction of the id from its beginning, so that
+// they are not added by a record of their own, which would have to be durable before they
+// are written to. It counts for one transaction, and is not logged. That they are written to
+// is not sure: their markers must do no harm where nothing is to be ended.
+func (s *State) Expect(transactionalID string, partitions []TopicPartition) {
+	e := s.ids[transactionalID]
+	if e == nil {
+		return
+	}
+	for _, tp := range partitions {
+		if !slices.Contains(e.expected, tp) {
+			e.expected = append(e.expected, tp)
+		}
+	}
 }
 
 // Verify tells whether partitions are in the ongoing transaction of a producer: of each,

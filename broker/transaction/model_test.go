@@ -23,8 +23,9 @@ func TestModel(t *testing.T) {
 			"request":  m.request,
 			"repeat":   m.repeat,
 			"complete": m.complete,
+			"expect":   m.expect,
 			"pass":     m.pass,
-			"restart":  func(*rapid.T) { m.state = m.replayed() },
+			"restart":  m.restart,
 			"":         m.check,
 		})
 	})
@@ -182,6 +183,22 @@ func (m *model) complete(rt *rapid.T) {
 	m.note(func(out *Output) { m.state.Complete(m.now, id, c.Producer, out) })
 }
 
+func (m *model) expect(rt *rapid.T) {
+	id := rapid.SampledFrom(modelIDs).Draw(rt, "id")
+	m.acted = id
+	m.state.Expect(id, []TopicPartition{a1})
+	if ref := m.refs[id]; ref.exists {
+		ref.expected = []TopicPartition{a1}
+	}
+}
+
+func (m *model) restart(*rapid.T) {
+	m.state = m.replayed()
+	for _, ref := range m.refs {
+		ref.expected = nil
+	}
+}
+
 func (m *model) pass(rt *rapid.T) {
 	m.now = m.now.Add(time.Duration(rapid.Int64Range(0, 50_000).Draw(rt, "ms")) * time.Millisecond)
 	for _, ref := range m.refs {
@@ -199,6 +216,7 @@ func (m *model) check(rt *rapid.T) {
 	tried := []*State{m.state, replayed}
 	for i, r := range every(m.acted, ref.producers()) {
 		s, ref := tried[i%2].copy(), *ref
+		ref.expected = nil // which is not logged
 		var out Output
 		r = r.wants(s, m.nextID)
 		want, _ := ref.answer(m.now, r)

@@ -19,6 +19,7 @@ type reference struct {
 	status     Status
 	version    int8
 	partitions []TopicPartition
+	expected   []TopicPartition
 	startMs    int64
 	updateMs   int64
 	timeoutMs  int32
@@ -127,7 +128,11 @@ func (r *reference) answer(now time.Time, req request) (a answer, first bool) {
 		r.startMs = now.UnixMilli()
 	}
 	if missing || r.status != Ongoing {
-		for _, tp := range req.partitions {
+		list := req.partitions
+		if r.status != Ongoing && req.version == 2 {
+			list, r.expected = slices.Concat(list, r.expected), nil
+		}
+		for _, tp := range list {
 			if !slices.Contains(r.partitions, tp) {
 				r.partitions = append(slices.Clone(r.partitions), tp)
 			}

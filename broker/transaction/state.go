@@ -72,8 +72,9 @@ type State struct {
 type entry struct {
 	id string
 	value
-	dueMs int64 // see State.due
-	place int   // index in the queue plus one; zero: not queued
+	expected []TopicPartition // see State.Expect
+	dueMs    int64            // see State.due
+	place    int              // index in the queue plus one; zero: not queued
 }
 
 // value is what the log says of a transactional id.

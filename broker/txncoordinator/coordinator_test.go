@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lacunamq/lacuna/broker/transaction"
+	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -47,6 +48,68 @@ func TestEndIsAnsweredWhenMarkersAreDurable(t *testing.T) {
 		close(hold)
 		require.NoError(t, (<-end).err)
 		require.Equal(t, transaction.CompleteCommit, r.status("a"))
+	})
+}
+
+// TestWhatIsWrittenToAgain is in the next transaction from its beginning, and once more only
+// if it is written to there.
+func TestWhatIsWrittenToAgain(t *testing.T) {
+	r := newRig(t)
+	p := r.init("a")
+	again := func(p transaction.Producer, tp transaction.TopicPartition) {
+		req := adding("a", p, tp)
+		req.Again = true
+		w, err := r.c.BeginWrite(context.Background(), req, true)
+		require.NoError(t, err)
+		w.Done()
+	}
+	logged := func() int64 { return r.logs[1].Bounds().End }
+	ending := func(want ...transaction.TopicPartition) {
+		var err error
+		p, err = r.end("a", p, true)
+		require.NoError(t, err)
+		var at []transaction.TopicPartition
+		for _, m := range r.markers.take() {
+			at = append(at, m.TopicPartition)
+		}
+		require.Equal(t, want, at)
+	}
+	again(p, tp1)
+	r.write("a", p, tp0)
+	ending(tp0, tp1)
+	for range 2 {
+		r.write("a", p, tp0)
+		before := logged()
+		again(p, tp1)
+		require.Equal(t, before, logged(), "no record of its own")
+		ending(tp0, tp1)
+	}
+	r.write("a", p, tp0)
+	ending(tp0, tp1)
+	r.write("a", p, tp0)
+	ending(tp0)
+}
+
+// TestNobodyWaitsForTheLastRecord of a transaction, but its successor, and it becomes durable
+// soon all the same.
+func TestNobodyWaitsForTheLastRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.stop()
+		p := r.init("a")
+		r.write("a", p, tp0)
+		p, err := r.end("a", p, true)
+		require.NoError(t, err)
+		synctest.Wait()
+		bounds := func() commitlog.Bounds { return r.logs[1].Bounds() }
+		require.Less(t, bounds().HighWatermark, bounds().End)
+		r.write("a", p, tp0)
+		require.Equal(t, bounds().End, bounds().HighWatermark)
+		_, err = r.end("a", p, false)
+		require.NoError(t, err)
+		time.Sleep(long)
+		synctest.Wait()
+		require.Equal(t, bounds().End, bounds().HighWatermark)
 	})
 }
 

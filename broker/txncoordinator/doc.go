@@ -15,7 +15,9 @@
 // begins again. EndTxn is answered when the markers are durable, so that what a producer
 // has committed can be read when it hears of it, and its next transaction does not meet
 // the end of this one. A marker that cannot be written now (a full disk) does not hold up
-// the answer: the outcome is decided.
+// the answer: the outcome is decided. That the markers are there is logged without an fsync
+// of its own, since a restart that does not find it writes them again, and what the producer
+// does next is behind it in the log.
 //
 // # Writing in a transaction
 //
@@ -23,4 +25,8 @@
 // known that the transaction is open and has the partition until the append has its
 // place in the log. Markers wait for those, so that none is followed by records of its
 // own transaction. (Kafka has its verification guard for this.)
+//
+// A partition is part of a transaction, durably, before anything is written to it. Where a
+// producer commits offsets in each transaction, the first record of the next one has their
+// partition already, so that records and offsets that come together wait for one fsync.
 package txncoordinator

@@ -135,11 +135,26 @@ func (s *shard) decide(ctx context.Context, f func(now time.Time, state *transac
 	}
 	defer s.mu.Unlock()
 	f(s.c.opts.Now(), l.view.state, &l.out)
-	return s.appendLocked(l)
+	return s.appendLocked(l, (*journal.Journal).Append)
 }
 
-// appendLocked appends what was decided. When that fails the shard is loaded anew.
-func (s *shard) appendLocked(l *loaded) (journal.Receipt, error) {
+// note is decide for what a restart would decide again: nobody waits for it, and so it
+// costs no fsync of its own. It is in front of all that is decided later.
+func (s *shard) note(ctx context.Context, f func(now time.Time, state *transaction.State, out *transaction.Output)) error {
+	l, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	f(s.c.opts.Now(), l.view.state, &l.out)
+	last := l.last // of what others wait for
+	_, err = s.appendLocked(l, (*journal.Journal).AppendNoWait)
+	l.last = last
+	return err
+}
+
+// appendLocked has what was decided appended. When that fails the shard is loaded anew.
+func (s *shard) appendLocked(l *loaded, log func(*journal.Journal, []journal.Record) (journal.Receipt, error)) (journal.Receipt, error) {
 	defer func() { l.out.Records, l.out.Ended = l.out.Records[:0], l.out.Ended[:0] }()
 	if len(l.out.Records) > 0 {
 		nowMs := s.c.opts.Now().UnixMilli()
@@ -147,7 +162,7 @@ func (s *shard) appendLocked(l *loaded) (journal.Receipt, error) {
 		for _, r := range l.out.Records {
 			l.records = append(l.records, journal.Record{Key: r.Key, Value: r.Value, TimestampMs: nowMs})
 		}
-		receipt, err := l.journal.Append(l.records)
+		receipt, err := log(l.journal, l.records)
 		clear(l.records)
 		if err != nil {
 			s.dropLocked(err)
@@ -216,7 +231,7 @@ func (s *shard) tick(ctx context.Context, now time.Time) (time.Time, error) {
 	at, ok := l.view.state.NextDeadline()
 	if ok && !at.After(now) {
 		l.view.state.Tick(now, &l.out)
-		if _, err := s.appendLocked(l); err != nil {
+		if _, err := s.appendLocked(l, (*journal.Journal).Append); err != nil {
 			return time.Time{}, err
 		}
 		at, ok = l.view.state.NextDeadline()

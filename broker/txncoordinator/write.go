@@ -72,6 +72,9 @@ func (s *shard) write(ctx context.Context, req *transaction.AddRequest) (*Write,
 	}
 	w := &Write{s: s, id: req.TransactionalID, l: s.liveLocked(req.TransactionalID)}
 	w.l.writers++
+	if req.Again {
+		l.view.state.Expect(req.TransactionalID, req.Partitions)
+	}
 	receipt := l.last
 	s.mu.Unlock()
 	if err := s.await(ctx, receipt); err != nil {
