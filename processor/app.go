@@ -32,6 +32,8 @@ type App struct {
 	transactor *client.Transactor
 	opener     statestore.Opener
 	cache      *statestore.OffsetCache
+	// measured is what the changelog knows of the group, if nothing else does.
+	measured *assignor.Group
 
 	watching sync.WaitGroup
 	ctx      context.Context // ends when the App is closed
@@ -92,6 +94,9 @@ func (a *App) open(ctx context.Context) (err error) {
 		return err
 	}
 	if err := a.openStates(ctx); err != nil {
+		return err
+	}
+	if a.measured, err = a.measureLog(ctx); err != nil {
 		return err
 	}
 	a.member, err = client.JoinGroup(ctx, a.group, &balancer{a}, client.MemberHooks{

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ func (a *App) knownPlan() assignor.Claim {
 		return assignor.Claim{Generation: generation, Group: &plan.Group, Holders: plan.Holders, Idle: plan.Idle}
 	}
 	c, err := a.readPlan()
+	c.Group = cmp.Or(c.Group, a.measured)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		a.report(fmt.Errorf("read the plan of group %s: %w", a.group, err))
 	}

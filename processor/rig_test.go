@@ -31,7 +31,7 @@ func newRig(t *testing.T, partitions int32) *rig {
 	b, err := broker.Start(t.Context(), broker.Config{
 		Listen: []string{"127.0.0.1:0"}, DataDir: "data", FS: vfs.NewMem(),
 		Settings: map[string]string{"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100",
-			"transaction.state.log.num.partitions": "2"},
+			"transaction.state.log.num.partitions": "2", "log.cleaner.backoff.ms": "20", "log.cleaner.min.cleanable.ratio": "0"},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Stop(context.Background())) })
@@ -88,9 +88,11 @@ func (r *rig) open(topology processor.Topology, opts ...processor.Option) *proce
 // active waits until an App processes something.
 func (r *rig) active(a *processor.App) {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		return slices.ContainsFunc(a.Status(), func(s processor.TaskStatus) bool { return len(s.Active) > 0 })
-	}, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(r.t, func() bool { return processes(a) }, 20*time.Second, 10*time.Millisecond)
+}
+
+func processes(a *processor.App) bool {
+	return slices.ContainsFunc(a.Status(), func(s processor.TaskStatus) bool { return len(s.Active) > 0 })
 }
 
 // output reads n records of the output topic, those of aborted transactions left out.
