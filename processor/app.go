@@ -38,6 +38,8 @@ type App struct {
 	watching sync.WaitGroup
 	ctx      context.Context // ends when the App is closed
 	cancel   context.CancelFunc
+	leaving  context.Context // ends when nobody waits any more for a failed App to leave
+	hurry    context.CancelFunc
 
 	mu struct {
 		sync.Mutex
@@ -70,6 +72,7 @@ func Open(ctx context.Context, group string, t Topology, opts ...Option) (*App, 
 	a := &App{cfg: cfg, group: group, topology: t, topics: make(map[string][16]byte), failed: make(chan struct{})}
 	a.mu.tasks, a.mu.generation = make(map[int32]*task), -1
 	a.ctx, a.cancel = context.WithCancel(context.Background())
+	a.leaving, a.hurry = context.WithCancel(context.Background())
 	if err := a.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open processors of group %s: %w", group, err), a.closeConnections(ctx))
 	}
@@ -210,6 +213,7 @@ func (a *App) Close(ctx context.Context) error {
 		}
 	})
 	defer stop()
+	defer context.AfterFunc(ctx, a.hurry)()
 	a.cancel()
 	a.endTasks(tasks)
 	err := a.member.Close(ctx)
@@ -220,6 +224,7 @@ func (a *App) Close(ctx context.Context) error {
 
 func (a *App) closeConnections(ctx context.Context) (err error) {
 	a.cancel()
+	a.hurry()
 	if a.transactor != nil {
 		err = a.transactor.Close(ctx)
 	}

@@ -150,7 +150,7 @@ func (a *App) watch() {
 			for _, t := range a.allTasks() {
 				<-t.done
 			}
-			a.report(a.member.Close(a.ctx))
+			a.report(a.member.Close(a.leaving))
 			return
 		case <-ticker.C:
 		}
