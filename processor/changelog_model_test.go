@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,7 +98,7 @@ func (h *history) start(m *member) {
 		opts = guarantees["exactly once"]
 	}
 	m.restores = new(restores)
-	m.app = h.open(remembering(h.inputs...), append(opts, processor.Changelog("job-changelog"), processor.InitialBuckets(h.buckets),
+	m.app = h.open(remembering(slices.Clone(h.inputs)...), append(opts, processor.Changelog("job-changelog"), processor.InitialBuckets(h.buckets),
 		processor.MemberOpts(kgo.SessionTimeout(time.Second)), processor.StateFS(m.fs), processor.StateDir("state"), processor.Name(m.name),
 		processor.UnitRecords(1+h.rng.IntN(40)), processor.HandOverThreshold(10), processor.OnEvents(processor.Hooks{
 			Failed:    func(err error) { h.t.Log(m.name, "failed:", err) },
