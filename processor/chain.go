@@ -29,6 +29,9 @@ type chain struct {
 // newChain makes the processors and initialises them.
 func newChain(t *Topology, bucket int32, s *state, now func() time.Time) (*chain, error) {
 	c := &chain{topology: t, bucket: bucket, state: s, now: now}
+	if err := c.restoreStreamTime(); err != nil {
+		return nil, fmt.Errorf("read the stream time of bucket %d: %w", bucket, err)
+	}
 	for i := range t.Processors {
 		node := t.Processors[i].New()
 		c.nodes = append(c.nodes, node)

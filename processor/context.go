@@ -48,7 +48,8 @@ const (
 	// WallClock is the time of this machine.
 	WallClock Clock = iota
 	// StreamTime is the highest timestamp of the records that the task has processed: it
-	// stands still when there are none.
+	// stands still when there are none. A durable state keeps it. With AckOnPunctuate it begins
+	// anew, with the records that are open, when the task does.
 	StreamTime
 )
 

@@ -9,6 +9,8 @@ import (
 // what is due, and when to ask again.
 type schedules struct {
 	all []*schedule
+	// kept are those by stream time of before a restart, which have not been added again yet.
+	kept []keptSchedule
 }
 
 type schedule struct {
@@ -25,12 +27,24 @@ func (s *schedules) add(every time.Duration, by Clock, punctuate func(time.Time)
 	if by == WallClock {
 		added.next = after(now, every)
 	} else if !streamTime.IsZero() {
-		added.next = after(streamTime, every)
+		added.next = s.goOn(every, after(streamTime, every))
 	}
 	s.all = append(s.all, added)
 	return func() {
 		s.all = slices.DeleteFunc(slices.Clone(s.all), func(other *schedule) bool { return other == added })
 	}
+}
+
+// goOn is when a punctuation by stream time is due next that is added: where one with this
+// interval was before a restart, or else as given.
+func (s *schedules) goOn(every time.Duration, next time.Time) time.Time {
+	i := slices.IndexFunc(s.kept, func(k keptSchedule) bool { return k.every == every })
+	if i < 0 {
+		return next
+	}
+	next = s.kept[i].next
+	s.kept = slices.Delete(s.kept, i, i+1)
+	return next
 }
 
 // after is the first whole multiple of an interval after a moment.
@@ -70,11 +84,11 @@ func (s *schedules) due(now, streamTime time.Time) (first *schedule) {
 	return first
 }
 
-// skip leaves out what stream time has passed with records that were processed before: who
-// processed them punctuated then.
-func (s *schedules) skip(streamTime time.Time) {
+// skip leaves out what stream time has passed, from one moment to another, with records that
+// were processed before: who processed them punctuated then. What was due already stays so.
+func (s *schedules) skip(from, streamTime time.Time) {
 	for _, sch := range s.all {
-		if sch.by == StreamTime && !sch.next.After(streamTime) {
+		if sch.by == StreamTime && sch.next.After(from) && !sch.next.After(streamTime) {
 			sch.next = after(streamTime, sch.every)
 		}
 	}

@@ -138,12 +138,13 @@ func (t *task) processRecord(b *batch, r *kgo.Record, committed bool, u *unit) e
 	}
 	t.state.unit = t.group.Unit(r.Topic, r.Partition, keyfilter.Slot(r.Key, r.Offset))
 	defer func() { t.state.unit = -1 }()
+	streamTime := t.chain.streamTime
 	if err := t.chain.process(r, committed); err != nil {
 		return err
 	}
 	switch {
 	case committed:
-		t.chain.schedules.skip(t.chain.streamTime)
+		t.chain.schedules.skip(streamTime, t.chain.streamTime)
 		u.replayed++
 	case t.app.topology.Ack == AckOnPunctuate:
 		u.records++
@@ -180,6 +181,9 @@ func (t *task) noteOffsets(u *unit) {
 func (t *task) commitState(u *unit) error {
 	if t.log != nil {
 		u.offsets = t.log.reached(u.offsets)
+	}
+	if err := t.keepStreamTime(); err != nil {
+		return fmt.Errorf("bucket %d: keep its stream time: %w", t.bucket, err)
 	}
 	if err := t.store.Commit(u.offsets...); err != nil {
 		return fmt.Errorf("bucket %d: commit its state: %w", t.bucket, err)
@@ -328,6 +332,7 @@ func (t *task) punctuate(s *schedule) {
 	requested := t.chain.commitRequested
 	t.chain.commitRequested = false
 	if err == nil {
+		s.passed(now, t.chain.streamTime)
 		err = t.commitState(&u)
 	}
 	if err != nil {
@@ -335,7 +340,6 @@ func (t *task) punctuate(s *schedule) {
 		return
 	}
 	t.failed, t.tries = failing{}, 0
-	s.passed(now, t.chain.streamTime)
 	if requested && t.app.topology.Ack == AckOnPunctuate {
 		t.open = make(acks)
 	}
