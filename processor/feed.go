@@ -33,6 +33,8 @@ type feed struct {
 	failed func(error)
 
 	batches chan<- *batch
+	held    held      // read and not handed over
+	looked  time.Time // when the ledger was read last because of that
 	// verdicts says of the batch that was handed over how many of its records were used: all,
 	// or those before one that is not committed yet.
 	verdicts chan int
@@ -47,10 +49,8 @@ type feed struct {
 
 	mu struct {
 		sync.Mutex
-		position map[client.TopicPartition]int64 // everything below was handed over
-		held     bool                            // it waits for a record to be committed
-		lag      int64                           // offsets behind the ledger
-		known    bool                            // lag is
+		lag   int64 // offsets behind the ledger
+		known bool  // lag is
 		// follows are the partitions in which the state is one of the past: the feed has not
 		// come to where the ledger was, nor to a record that is not committed.
 		follows map[client.TopicPartition]bool
@@ -102,7 +102,7 @@ func (f *feed) promote() {
 	}
 }
 
-// run reads until ctx ends. Own says whose the records are at first.
+// run reads until ctx ends, or its stage. Own says whose the records are at first.
 func (f *feed) run(ctx context.Context, own bool) {
 	defer close(f.done)
 	for {
@@ -117,35 +117,45 @@ func (f *feed) run(ctx context.Context, own bool) {
 			return
 		}
 		b := &batch{feed: f, own: own, records: records, next: f.positions()}
-		if b.last = f.atEnd(b.next); len(records) == 0 && !b.last {
-			f.noteLag()
-			continue
+		switch {
+		case !own:
+			f.held.add(records)
+			b.records = f.held.takeCommitted(f.tps, f.reader)
+			f.held.bound(b.next)
+		case f.held.n > 0: // poll brought none
+			b.records = f.held.takeAll(f.tps)
 		}
-		if own, ok = f.handAll(ctx, b); !ok {
-			return
+		if b.last = f.atEnd(b.next); len(b.records) > 0 || b.last {
+			if !f.handAll(ctx, b) || b.last {
+				return
+			}
 		}
-		f.noteHanded(b.next)
 		f.noteLag()
-		if b.last {
-			return
-		}
 	}
 }
 
-// handAll gives a batch to the task until it has used all of it. It returns whose the records
-// are by then.
-func (f *feed) handAll(ctx context.Context, b *batch) (own, ok bool) {
+// handAll gives a batch to the task until it has used all of it. What of others' is open by then,
+// because somebody reopened it, is held again.
+func (f *feed) handAll(ctx context.Context, b *batch) bool {
 	for {
-		used, ok := f.hand(ctx, b)
-		if !ok {
-			return false, false
+		select {
+		case f.batches <- b:
+		case <-ctx.Done():
+			return false
 		}
-		b.records, b.used = b.records[used:], 0
+		select {
+		case used := <-f.verdicts:
+			b.records, b.used = b.records[used:], 0
+		case <-ctx.Done():
+			return false
+		}
 		if len(b.records) == 0 {
-			return b.own, true
+			return true
 		}
-		if b.own, ok = f.awaitCommitted(ctx, b.records[0]); !ok {
-			return false, false
+		if !b.own {
+			f.held.putBack(b.records)
+			b.last = false
+			return true
 		}
 	}
 }
@@ -170,15 +180,29 @@ func (f *feed) isPromoted() bool {
 }
 
 // poll waits for records, or for a promotion. It looks how far the feed has come every now
-// and then.
+// and then, and more often while it holds records: whether they are committed.
 func (f *feed) poll(ctx context.Context, own bool) (records []*kgo.Record, ok bool) {
-	waiting, cancel := context.WithTimeout(ctx, lookAround)
+	patience := lookAround
+	if f.held.n > 0 && !own {
+		patience = lookAtHeld
+		if now := time.Now(); now.Sub(f.looked) >= lookAtHeld {
+			f.looked = now
+			if !f.refresh(ctx) {
+				return nil, false
+			}
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	f.mu.Lock()
 	f.mu.interrupt = cancel
 	f.mu.Unlock()
-	if !own && f.isPromoted() {
+	switch {
+	case !own && f.isPromoted(), own && f.held.n > 0:
 		return nil, true
+	case f.held.n >= heldMax:
+		<-waiting.Done()
+		return nil, ctx.Err() == nil
 	}
 	records, err := f.reader.Poll(waiting)
 	switch {
@@ -190,45 +214,12 @@ func (f *feed) poll(ctx context.Context, own bool) (records []*kgo.Record, ok bo
 	return records, true
 }
 
-// lookAround is how often a feed without records looks how far it is.
-const lookAround = 200 * time.Millisecond
-
-// hand gives a batch to the task and waits until it has used what it can.
-func (f *feed) hand(ctx context.Context, b *batch) (used int, ok bool) {
-	select {
-	case f.batches <- b:
-	case <-ctx.Done():
-		return 0, false
-	}
-	select {
-	case used := <-f.verdicts:
-		return used, true
-	case <-ctx.Done():
-		return 0, false
-	}
-}
-
-// awaitCommitted waits until whoever has the record has it committed, or until it is the
-// task's own: then the ledger was read after that, so that nothing is missing in it.
-func (f *feed) awaitCommitted(ctx context.Context, r *kgo.Record) (own, ok bool) {
-	f.setHeld(true)
-	defer f.setHeld(false)
-	for {
-		own := f.isPromoted()
-		if !f.refresh(ctx) {
-			return false, false
-		}
-		if own || f.reader.IsCommitted(partitionOf(r), r.Offset) {
-			return own, true
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-f.promoted:
-		case <-ctx.Done():
-			return false, false
-		}
-	}
-}
+const (
+	// lookAround is how often a feed without records looks how far it is.
+	lookAround = 200 * time.Millisecond
+	// lookAtHeld is how often it reads the ledger while it waits for records to be committed.
+	lookAtHeld = 50 * time.Millisecond
+)
 
 // refresh reads the ledger until that succeeds.
 func (f *feed) refresh(ctx context.Context) bool {
@@ -260,25 +251,17 @@ func (f *feed) positions() map[client.TopicPartition]int64 {
 	return next
 }
 
-func (f *feed) setHeld(held bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.held = held
-}
-
-func (f *feed) noteHanded(next map[client.TopicPartition]int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.position = next
-}
-
-// noteLag compares with the ledger.
+// noteLag compares with the ledger. A partition that waits for its next record to be committed is
+// not behind.
 func (f *feed) noteLag() {
 	status := f.reader.Status()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.lag, f.mu.known = 0, true
 	for _, s := range status {
+		if len(f.held.of[s.TopicPartition]) > 0 {
+			continue
+		}
 		f.mu.lag += max(0, s.MaxCommit-s.Position)
 		if s.Position >= s.MaxCommit {
 			delete(f.mu.follows, s.TopicPartition)
@@ -300,13 +283,9 @@ func (f *feed) follows() bool {
 	return len(f.mu.follows) > 0
 }
 
-// behind is how many offsets the feed is behind the ledger, and whether it has looked. One
-// that waits for the next record to be committed is not behind.
+// behind is how many offsets the feed is behind the ledger, and whether it has looked.
 func (f *feed) behind() (lag int64, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.mu.held {
-		return 0, true
-	}
 	return f.mu.lag, f.mu.known
 }
