@@ -38,8 +38,9 @@ type feed struct {
 	// verdicts says of the batch that was handed over how many of its records were used: all,
 	// or those before one that is not committed yet.
 	verdicts chan int
-	// taken is how far the state is in each partition; the task's.
-	taken map[client.TopicPartition]int64
+	// began is where the state was in each partition when the feed was opened, and taken how far it
+	// was last told to be since; the task's.
+	began, taken map[client.TopicPartition]int64
 	// ended: it is staged, and the state has all that it brings; the task's.
 	ended bool
 

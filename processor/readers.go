@@ -49,7 +49,7 @@ func known(offsets []statestore.Offset, tp client.TopicPartition, slots client.S
 
 // openFeed opens the Reader of a feed.
 func (a *App) openFeed(t *task, spec feedSpec, pieces []piece) (*feed, error) {
-	f := &feed{spec: spec, failed: a.readFailed, taken: make(map[client.TopicPartition]int64), ends: make(map[client.TopicPartition]int64),
+	f := &feed{spec: spec, failed: a.readFailed, began: make(map[client.TopicPartition]int64), taken: make(map[client.TopicPartition]int64), ends: make(map[client.TopicPartition]int64),
 		batches: t.batches, verdicts: make(chan int), promoted: make(chan struct{})}
 	starts, err := a.starts(t.ctx, pieces)
 	if err != nil {
@@ -60,9 +60,9 @@ func (a *App) openFeed(t *task, spec feedSpec, pieces []piece) (*feed, error) {
 	for i, p := range pieces {
 		f.tps = append(f.tps, p.tp)
 		f.mu.follows[p.tp] = true
-		f.taken[p.tp] = max(p.next, 0)
+		f.began[p.tp] = max(p.next, 0)
 		if starts[i] >= 0 {
-			f.taken[p.tp] = starts[i]
+			f.began[p.tp] = starts[i]
 			opts = append(opts, client.StartAt(p.tp.Topic, p.tp.Partition, starts[i]))
 		} else {
 			opts = append(opts, client.Partitions(p.tp.Topic, p.tp.Partition))

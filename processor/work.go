@@ -193,16 +193,21 @@ func (t *task) commitState(u *unit) error {
 
 // offsetsOf appends where the state is in what a batch has brought.
 func (t *task) offsetsOf(offsets []statestore.Offset, b *batch, before int) []statestore.Offset {
-	source := func(tp client.TopicPartition, next int64) statestore.Offset {
-		// What was reopened comes again from below, and is no step back.
-		next = max(next, b.feed.taken[tp])
+	add := func(tp client.TopicPartition, next int64) {
+		// What was reopened comes again from below, and is no step back. What stands still is not
+		// said again: behind the end of a stage another feed may have come further.
+		at, told := b.feed.taken[tp]
+		if told && next <= at {
+			return
+		}
+		next = max(next, b.feed.began[tp])
 		b.feed.taken[tp] = next
-		return statestore.Offset{Next: next, Source: statestore.Source{
-			Topic: tp.Topic, TopicID: t.app.topicID(tp.Topic), Partition: tp.Partition, Slots: b.feed.spec.slots}}
+		offsets = append(offsets, statestore.Offset{Next: next, Source: statestore.Source{
+			Topic: tp.Topic, TopicID: t.app.topicID(tp.Topic), Partition: tp.Partition, Slots: b.feed.spec.slots}})
 	}
 	if b.used == len(b.records) {
 		for tp, next := range b.next {
-			offsets = append(offsets, source(tp, next))
+			add(tp, next)
 		}
 		return offsets
 	}
@@ -211,7 +216,7 @@ func (t *task) offsetsOf(offsets []statestore.Offset, b *batch, before int) []st
 		last[partitionOf(r)] = r.Offset + 1
 	}
 	for tp, next := range last {
-		offsets = append(offsets, source(tp, next))
+		add(tp, next)
 	}
 	return offsets
 }
