@@ -55,6 +55,7 @@ type grouping struct {
 	taken    map[string]int // how often a member had something taken from it
 	begun    map[string]int32
 	dead     map[string]bool
+	crashed  bool // the broker has, so members may have lost what they held
 	failures []error
 	moved    *sync.Cond // something of the above has changed
 }
@@ -156,6 +157,14 @@ func (g *grouping) kill(name string, l *line) {
 	g.moved.Broadcast()
 }
 
+// crash lets the broker die.
+func (g *grouping) crash() {
+	g.mu.Lock()
+	g.crashed = true
+	g.mu.Unlock()
+	g.s.crash()
+}
+
 func (g *grouping) isDead(name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -237,11 +246,17 @@ func (g *grouping) end(name string, records []*kgo.Record, err error) {
 	if g.dead[name] {
 		return
 	}
-	assert.NoError(g.t, err, "a commit of %s", name)
+	lost := g.crashed && errors.Is(err, client.ErrRevoked)
+	if !lost {
+		assert.NoError(g.t, err, "a commit of %s", name)
+	}
 	for _, r := range records {
 		what := at{r.Partition, r.Offset}
 		delete(g.inHand, what)
 		g.committed[what] = g.committed[what] || err == nil
+		if lost && !g.committed[what] {
+			g.unsure[what] = true
+		}
 	}
 	g.moved.Broadcast()
 }
