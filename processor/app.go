@@ -96,6 +96,9 @@ func (a *App) open(ctx context.Context) (err error) {
 	if err := a.openOutlet(ctx); err != nil {
 		return err
 	}
+	if a.cfg.outlet != nil {
+		a.outlet = a.cfg.outlet(a, a.outlet)
+	}
 	if err := a.openStates(ctx); err != nil {
 		return err
 	}

@@ -32,8 +32,10 @@ type config struct {
 	now         func() time.Time
 	backoff     func(tries int) time.Duration
 	txnTimeout  time.Duration
-	changelog   string
-	emptyState  bool
+	// outlet lets tests put what does wrong in the place of an outlet.
+	outlet     func(a *App, right outlet) outlet
+	changelog  string
+	emptyState bool
 }
 
 // Hooks tell what happens inside an App, for metrics and logs. Any may be nil. They hold up
