@@ -25,13 +25,17 @@ func (db *DB) enter() (*pebble.DB, error) {
 
 func (db *DB) leave() { db.open.RUnlock() }
 
-// check says why the store cannot be used, if it cannot.
+// check says why the store cannot be used, if it cannot. It looks at one channel after the
+// other, which takes no lock, as a select of both would, in each Get and Put.
 func (db *DB) check() error {
 	select {
 	case <-db.failed:
 		db.fault.Lock()
 		defer db.fault.Unlock()
 		return fmt.Errorf("%w: %s: %w", ErrFailed, db.dir, db.fault.err)
+	default:
+	}
+	select {
 	case <-db.closed:
 		return ErrClosed
 	default:
