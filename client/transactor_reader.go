@@ -83,6 +83,16 @@ func (a *readerAcks) changes() ([]change, error) {
 		changes = append(changes, change{tp: p.tp, id: p.id, offset: -1,
 			individual: &protocol.IndividualOffsets{Commit: part.runs, Origin: p.origin}})
 	}
+	if len(changes) > 0 || a.r.cfg.as == nil {
+		return changes, nil
+	}
+	for tp := range a.runs { // to commit nothing of one is enough to be refused
+		p, err := a.r.partitionLocked(tp)
+		if err != nil {
+			return nil, err
+		}
+		return append(changes, change{tp: tp, id: p.id, offset: -1, individual: &protocol.IndividualOffsets{Origin: p.origin}}), nil
+	}
 	return changes, nil
 }
 

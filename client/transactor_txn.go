@@ -103,6 +103,9 @@ func (tx *Txn) Ack(r *Reader, records ...*kgo.Record) error {
 
 // AckRuns is Ack for runs of offsets of one partition of the Reader. Whether they hold
 // records, or records of the Reader's slots, is the caller's affair.
+//
+// Without runs it acknowledges nothing. But if the Reader reads for a member of a group, the
+// transaction is aborted unless the group has the member still ([ErrRevoked]).
 func (tx *Txn) AckRuns(r *Reader, topic string, partition int32, runs ...Run) error {
 	acks, err := tx.acksOf(r)
 	if err != nil {

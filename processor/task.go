@@ -40,6 +40,8 @@ type task struct {
 	open   acks     // with AckOnPunctuate: processed, and not emitted yet
 	tries  int      // restarts in a row
 	failed failing
+	// emitted tells that the unit of work has sent something.
+	emitted bool
 	// staged: some of what is to be read waits until other partitions were read so far.
 	staged bool
 

@@ -78,11 +78,19 @@ func (t *task) do(u *unit, work func() (acks, error)) error {
 	if t.log != nil {
 		t.log.changes.begin()
 	}
-	err := t.app.outlet.do(t.ctx, func(emit func(*kgo.Record) error) (acks, error) {
+	err := t.app.outlet.do(t.ctx, func(send func(*kgo.Record) error) (acks, error) {
+		t.emitted = false
+		emit := func(r *kgo.Record) error {
+			t.emitted = true
+			return send(r)
+		}
 		t.chain.emit = emit
 		done, err := work()
 		if err == nil && t.log != nil {
 			err = t.log.emit(u.offsets, emit)
+		}
+		if err == nil && len(done) == 0 {
+			done = t.fence()
 		}
 		return done, err
 	})
@@ -90,6 +98,18 @@ func (t *task) do(u *unit, work func() (acks, error)) error {
 		t.log.changes.abandon()
 	}
 	return err
+}
+
+// fence acknowledges nothing, which a transaction is aborted for if the group does not have the
+// member any more: what it emits without an acknowledgement is another's to emit then.
+func (t *task) fence() acks {
+	if !t.app.cfg.exactlyOnce || !t.emitted {
+		return nil
+	}
+	for _, f := range t.feeds {
+		return acks{f: {f.tps[0]: nil}}
+	}
+	return nil
 }
 
 // partitionOf is where a record is from.
