@@ -16,7 +16,8 @@
 // acknowledgements is known. From its offset on a store applies silently, without output,
 // what the group's ledger calls committed, and the rest is processed. This one sentence
 // serves a restart, a hand-over and growth. Process must be deterministic, and the inputs must
-// reach back to the offset of the store.
+// reach back to the offset of the store. With a [Changelog] neither is needed: what stores
+// change goes to a topic as well, which states are built up from.
 //
 // With [AckOnPunctuate] a record is done when a punctuation has emitted what became of it
 // and said so (Context.RequestCommit), after the sink has confirmed that, and at no other

@@ -14,7 +14,7 @@ type Processor interface {
 	// Process handles a record, which it may keep. An error goes to the topology's
 	// [ErrorPolicy]; what the call has put into stores and forwarded is undone.
 	//
-	// With AckAtProcess it must be deterministic: the same records in the same order leave
+	// With AckAtProcess, and without a changelog, it must be deterministic: the same records in the same order leave
 	// the same in the stores. Order holds between records of the same key.
 	Process(r *kgo.Record) error
 	// Close is called when the task ends, also after a failure. Stores may not be used.
