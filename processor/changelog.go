@@ -77,6 +77,9 @@ func (t *task) openLog() error {
 func (l *taskLog) attach() error {
 	t := l.t
 	t.state.changes = &l.changes
+	if area := t.want.active.Union(t.want.rebuild); !area.Empty() {
+		t.state.home = area[0].From // of what is written before anything is restored
+	}
 	offsets, err := t.store.Offsets()
 	if err != nil {
 		return fmt.Errorf("bucket %d: read the offsets of its state: %w", t.bucket, err)

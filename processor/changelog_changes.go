@@ -9,7 +9,7 @@ import (
 	"github.com/lacunamq/lacuna/statestore"
 )
 
-// changes are the keys that a unit of work has written, each once. When the unit ends their
+// changes are the keys that a unit of work has written, each once. At its end their
 // records are made of what the state has then. What the records point to is used again for
 // the next unit, since all have been answered by then.
 type changes struct {
@@ -37,11 +37,15 @@ type changedKey struct {
 
 const noUnit int64 = -1
 
-// begin begins a unit of work.
-func (c *changes) begin() {
+// begin begins a unit of work. What was written before, when processors were initialised, is a
+// part of the first.
+func (c *changes) begin() { c.fresh = false }
+
+// end forgets what was written, which is committed now, or undone.
+func (c *changes) end() {
 	clear(c.index)
 	clear(c.keys)
-	c.keys, c.fresh = c.keys[:0], false
+	c.keys = c.keys[:0]
 }
 
 // abandon forgets what records point to: some may be on their way still.

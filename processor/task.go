@@ -258,16 +258,16 @@ func (t *task) openAll() error {
 	if err := t.openState(); err != nil {
 		return &fatalError{err}
 	}
-	chain, err := newChain(&t.app.topology, t.bucket, t.state, t.app.cfg.now)
-	if err != nil {
-		return &fatalError{err}
-	}
-	t.chain, t.open = chain, make(acks)
 	if t.log != nil {
 		if err := t.log.attach(); err != nil {
 			return err
 		}
 	}
+	chain, err := newChain(&t.app.topology, t.bucket, t.state, t.app.cfg.now)
+	if err != nil {
+		return &fatalError{err}
+	}
+	t.chain, t.open = chain, make(acks)
 	return t.addFeeds()
 }
 

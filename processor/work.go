@@ -208,6 +208,9 @@ func (t *task) commitState(u *unit) error {
 	if err := t.store.Commit(u.offsets...); err != nil {
 		return fmt.Errorf("bucket %d: commit its state: %w", t.bucket, err)
 	}
+	if t.log != nil {
+		t.log.changes.end()
+	}
 	return nil
 }
 
@@ -306,6 +309,9 @@ func (t *task) failedUnit(u *unit, err error) {
 	if err := t.store.Rollback(); err != nil {
 		t.restart(&fatalError{fmt.Errorf("bucket %d: roll its state back: %w", t.bucket, err)})
 		return
+	}
+	if t.log != nil {
+		t.log.changes.end()
 	}
 	for i, b := range t.queue {
 		b.used = u.at[i]
