@@ -52,6 +52,9 @@ func (d *Dispatcher) Acknowledge(dst []Outcome, memberID string, acks []Ack, now
 	for i, a := range acks {
 		o := &dst[base+i]
 		judged := a.Type == Release && a.Start >= end
+		if !d.ends(a) || a.Start < end { // else it has nothing to do with what is gathered
+			d.settleGathered(out)
+		}
 		if end = max(end, a.End); *o == Done && !judged {
 			*o = d.judge(m, known, a)
 		}
@@ -59,6 +62,7 @@ func (d *Dispatcher) Acknowledge(dst []Outcome, memberID string, acks []Ack, now
 			d.carryOut(m, a, nowMs, &renewed, out)
 		}
 	}
+	d.settleGathered(out)
 	d.finish(out)
 	return dst
 }
@@ -87,73 +91,71 @@ func (d *Dispatcher) judge(m uint32, known bool, a Ack) Outcome {
 		return NotHeld
 	}
 	outcome := Done
-	for number := a.Start >> pageShift; number<<pageShift < a.End; number++ {
-		pi := d.pages.find(number)
+	for number := a.Start >> wordShift; number<<wordShift < a.End; number++ {
+		wi := d.pages.find(number)
 		mask := maskOf(number, a.Start, a.End)
-		if pi == none || !d.hasAll(pi, mask, m) {
+		if wi == none || !d.hasAll(wi, mask, m) {
 			return NotHeld
 		}
-		if a.Type == Renew && d.foreign > 0 && d.anyMoved(pi, mask, m) {
+		if a.Type == Renew && d.foreign > 0 && d.anyMoved(wi, mask, m) {
 			outcome = Moved
 		}
 	}
 	return outcome
 }
 
-// hasAll tells whether a member has acquired all of a page's records in a mask.
-func (d *Dispatcher) hasAll(pi uint32, mask uint64, m uint32) bool {
-	if p := d.pages.at(pi); p.taken&mask != mask {
+// hasAll tells whether a member has acquired all of a word's records in a mask.
+func (d *Dispatcher) hasAll(wi uint32, mask uint64, m uint32) bool {
+	if d.pages.taken(wi)&mask != mask {
 		return false
 	}
 	for mask != 0 {
-		g := d.holds.group(d.groupOf(pi, mask&-mask))
+		g := d.holds.group(d.groupOf(wi, mask&-mask))
 		if h := d.holds.at(g.hold); h.state != Acquired || h.member != m {
 			return false
 		}
-		mask &^= g.mask
+		mask &^= g.in(wi)
 	}
 	return true
 }
 
-// heldBy is the mask of a page's records that a member has, in a state; none: whoever has.
-func (d *Dispatcher) heldBy(pi, m uint32, s State) uint64 {
+// heldBy is the mask of a word's records that a member has, in a state; none: whoever has.
+func (d *Dispatcher) heldBy(wi, m uint32, s State) uint64 {
 	mask := uint64(0)
-	for gi := d.pages.at(pi).first; gi != none; {
+	for gi := d.pages.at(wi).first; gi != none; {
 		g := d.holds.group(gi)
 		if h := d.holds.at(g.hold); h.state == s && (m == none || h.member == m) {
-			mask |= g.mask
+			mask |= g.in(wi)
 		}
 		gi = g.nextInPage
 	}
 	return mask
 }
 
-func (d *Dispatcher) anyMoved(pi uint32, mask uint64, m uint32) bool {
+func (d *Dispatcher) anyMoved(wi uint32, mask uint64, m uint32) bool {
 	moved := false
-	p := d.pages.at(pi)
-	eachBit(p.number, mask, func(offset int64) {
-		moved = moved || d.lanes[d.laneOfRecord(p, pi, offset)].holder != m
+	eachBit(d.pages.numberOf(wi), mask, func(offset int64) {
+		moved = moved || d.lanes[d.laneOfTaken(wi, offset)].holder != m
 	})
 	return moved
 }
 
 func (d *Dispatcher) carryOut(m uint32, a Ack, nowMs int64, renewed *uint32, out *Changes) {
-	for number := a.Start >> pageShift; number<<pageShift < a.End; number++ {
-		pi := d.pages.find(number)
+	for number := a.Start >> wordShift; number<<wordShift < a.End; number++ {
+		wi := d.pages.find(number)
 		mask := maskOf(number, a.Start, a.End)
 		switch {
-		case pi == none: // all of it was released with records before it
+		case wi == none: // all of it was released with records before it
 		case a.Type == Release:
 			eachBit(number, mask, func(offset int64) {
-				if _, bit := pageOf(offset); d.hasAll(pi, bit, m) { // else released with one before it
-					d.release(pi, offset, true, d.backoffOf, nowMs, out)
+				if _, bit := wordOf(offset); d.hasAll(wi, bit, m) { // else released with one before it
+					d.release(wi, offset, true, d.backoffOf, nowMs, out)
 				}
 			})
 		case a.Type == Reject && d.config.Limits.DeadLetters:
 			eachBit(number, mask, func(offset int64) {
-				_, bit := pageOf(offset)
 				d.raise(offset, out)
-				d.deadLetter(d.groupOf(pi, bit), offset, Rejected, out)
+				d.deadLetter(wi, offset, Rejected, out)
 			})
 		case a.Type == Renew:
 			if *renewed == none {
@@ -161,50 +163,75 @@ func (d *Dispatcher) carryOut(m uint32, a Ack, nowMs int64, renewed *uint32, out
 				d.holds.at(*renewed).since = nowMs
 				d.own(*renewed)
 			}
-			d.moveTo(*renewed, pi, m, mask)
+			d.moveTo(*renewed, wi, m, mask)
 		default:
-			d.settleHeld(pi, m, mask, out)
+			d.gather(wi, mask, out)
 		}
 	}
-	switch {
-	case a.Type == Accept || a.Type == Gap || a.Type == Reject && !d.config.Limits.DeadLetters:
+	if d.ends(a) {
 		out.commit(a.Run)
 	}
 }
 
-// settleHeld ends the records of a mask, which a member holds.
-func (d *Dispatcher) settleHeld(pi, m uint32, mask uint64, out *Changes) {
+// ends tells whether an Ack says that its records are done.
+func (d *Dispatcher) ends(a Ack) bool {
+	return a.Type == Accept || a.Type == Gap || a.Type == Reject && !d.config.Limits.DeadLetters
+}
+
+// gathered is records of one word that are done, but not ended yet: where the runs of a
+// member are short, those of several are ended together.
+type gathered struct {
+	word uint32
+	mask uint64
+}
+
+func (d *Dispatcher) gather(wi uint32, mask uint64, out *Changes) {
+	if d.gathered.word != wi {
+		d.settleGathered(out)
+		d.gathered.word = wi
+	}
+	d.gathered.mask |= mask
+}
+
+func (d *Dispatcher) settleGathered(out *Changes) {
+	if mask := d.gathered.mask; mask != 0 {
+		d.gathered.mask = 0
+		d.settleTaken(d.gathered.word, mask, out)
+	}
+}
+
+// settleTaken ends the records of a word's mask, which are taken.
+func (d *Dispatcher) settleTaken(wi uint32, mask uint64, out *Changes) {
 	for mask != 0 {
-		gi := d.groupOf(pi, mask&-mask)
-		part := d.holds.group(gi).mask & mask
-		d.settle(gi, part, out)
+		gi := d.groupOf(wi, mask&-mask)
+		part := d.holds.group(gi).in(wi) & mask
+		d.settle(gi, wi, part, out)
 		mask &^= part
 	}
-	d.pages.tidy(pi)
+	d.pages.tidy(wi)
 }
 
 // moveTo moves acquired records to another hold.
-func (d *Dispatcher) moveTo(hi, pi, m uint32, mask uint64) {
+func (d *Dispatcher) moveTo(hi, wi, m uint32, mask uint64) {
 	to := d.holds.at(hi).state
 	for mask != 0 {
-		gi := d.groupOf(pi, mask&-mask)
-		part := d.holds.group(gi).mask & mask
+		gi := d.groupOf(wi, mask&-mask)
+		part := d.holds.group(gi).in(wi) & mask
 		mask &^= part
 		if d.holds.group(gi).hold != hi {
-			d.untake(gi, part, to)
-			d.take(hi, pi, part)
+			d.untake(gi, wi, part, to)
+			d.take(hi, wi, part)
 		}
 	}
 }
 
-// settle ends the records of a mask, which are in the group. The page is left to be
+// settle ends the records of a word's mask, which are in the group. The page is left to be
 // tidied.
-func (d *Dispatcher) settle(gi uint32, mask uint64, out *Changes) {
-	g := d.holds.group(gi)
-	pi, state, orphan := g.page, d.holds.at(g.hold).state, d.isOrphan(gi)
-	d.untake(gi, mask, Settled)
-	d.leaveKeys(pi, d.pages.at(pi).tracked&mask, state, orphan)
-	d.forgetCounts(d.pages.at(pi).number, mask, out)
+func (d *Dispatcher) settle(gi, wi uint32, mask uint64, out *Changes) {
+	state, orphan := d.holds.at(d.holds.group(gi).hold).state, d.isOrphan(gi)
+	d.untake(gi, wi, mask, Settled)
+	d.leaveKeys(wi, d.pages.linked(wi)&mask, state, orphan)
+	d.forgetCounts(d.pages.numberOf(wi), mask, out)
 }
 
 // isOrphan tells whether a group is pending of a member that is gone.
@@ -215,13 +242,14 @@ func (d *Dispatcher) isOrphan(gi uint32) bool {
 
 // leaveKeys takes the records of a mask, which were in the state, out of the lists of their
 // keys.
-func (d *Dispatcher) leaveKeys(pi uint32, mask uint64, was State, orphan bool) {
-	for left := mask; left != 0; left &= left - 1 {
-		r := pi<<pageShift | ref(bits.TrailingZeros64(left))
+func (d *Dispatcher) leaveKeys(wi uint32, mask uint64, was State, orphan bool) {
+	gone := uint64(0)
+	for ; mask != 0; mask &= mask - 1 {
+		r := refOf(wi, int64(bits.TrailingZeros64(mask)))
 		ki := d.pages.link(r).key
 		k := d.keys.at(ki)
 		if orphan {
-			k.orphans--
+			d.dropOrphan(k)
 		}
 		if was == Acquired || was == Pending {
 			k.taken--
@@ -229,10 +257,12 @@ func (d *Dispatcher) leaveKeys(pi uint32, mask uint64, was State, orphan bool) {
 			k.waiting--
 			d.waiting--
 		}
-		d.bypass(k, r)
+		if d.leave(k, r) {
+			gone |= mask & -mask
+		}
 		d.place(ki)
 	}
-	d.pages.removeLinks(pi, mask)
+	d.pages.removeLinks(wi, gone)
 }
 
 // backoffOf is how long a record with so many deliveries behind it is not dealt.
@@ -249,6 +279,7 @@ func noBackoff(int) int64 { return 0 }
 // finish is what each operation that may have freed records ends with.
 func (d *Dispatcher) finish(out *Changes) {
 	d.flushPool()
+	d.pages.dropLoose()
 	out.Tidy()
 	d.changeMode()
 }

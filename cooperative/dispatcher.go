@@ -60,6 +60,7 @@ type Dispatcher struct {
 	holds    holds
 	members  members
 	keys     arena[key]
+	extras   arena[extra]
 	keyBy    index
 	waiting  int // records that are in the list of a key and not taken by a member
 	fresh    int // records of all lanes that are not looked at
@@ -73,9 +74,11 @@ type Dispatcher struct {
 	logged individualcommit.OffsetSet // blocks whose counts are in the log
 
 	hand      hand
-	keysFirst bool   // whether the next deal begins with keys that had to wait, or with what is new
-	delayed   uint32 // the hold that the running call has made for delayed records
-	back      Run    // records on their way back to the pool
+	gathered  gathered // empty between operations
+	inserted  ref      // a record that was put in the list of its key last
+	keysFirst bool     // whether the next deal begins with keys that had to wait, or with what is new
+	delayed   uint32   // the hold that the running call has made for delayed records
+	back      Run      // records on their way back to the pool
 	offsets   []int64
 	marks     []uint32
 	streams   []stream
@@ -135,6 +138,7 @@ func (d *Dispatcher) changeMode() bool {
 			d.dropKey(uint32(i))
 		}
 	}
+	d.pages.dropLoose()
 	d.makeLanes()
 	d.keyAsks = d.keyAsks[:0]
 	d.rewind(d.ledger.Stable())

@@ -20,16 +20,29 @@ type hold struct {
 
 // group is the records of a hold in one page.
 type group struct {
-	mask       uint64
+	mask       [pageWords]uint64
 	hold, page uint32
 	nextInPage uint32
 	next, prev uint32 // in the hold
+}
+
+// in is the mask of a group's records that are in a word of its page.
+func (g *group) in(wi uint32) uint64 { return g.mask[wi&(pageWords-1)] }
+
+// eachWord calls f with each word that has records of the group, and their mask.
+func (g *group) eachWord(f func(wi uint32, mask uint64)) {
+	for w, mask := range g.mask {
+		if mask != 0 {
+			f(g.page<<pageShift|uint32(w), mask)
+		}
+	}
 }
 
 // holds are the holds there are, and those with a deadline also as a heap, earliest first.
 type holds struct {
 	all    arena[hold]
 	groups arena[group]
+	found  uint32 // group that was found last
 	due    []uint32
 	count  [Settled]int // of the records that are in each state
 }
@@ -103,49 +116,53 @@ func (h *holds) down(i int) {
 	h.at(moving).heapAt = int32(i)
 }
 
-// take puts the offsets of mask in page pi, none of which is taken, in the hold.
-func (d *Dispatcher) take(hi, pi uint32, mask uint64) {
-	p, h := d.pages.at(pi), d.holds.at(hi)
+// take puts the offsets of a word's mask, none of which is taken, in the hold.
+func (d *Dispatcher) take(hi, wi uint32, mask uint64) {
+	p, w, h := d.pages.at(wi), wi&(pageWords-1), d.holds.at(hi)
 	n := bits.OnesCount64(mask)
-	p.taken |= mask
+	p.taken[w] |= mask
 	h.records += uint32(n)
 	d.holds.count[h.state] += n
-	if p.first != none && d.holds.group(p.first).hold == hi {
-		d.holds.group(p.first).mask |= mask
-		return
+	if p.first == none || d.holds.group(p.first).hold != hi {
+		gi := d.holds.groups.add(group{hold: hi, page: wi >> pageShift, nextInPage: p.first, next: h.first, prev: none})
+		if h.first != none {
+			d.holds.group(h.first).prev = gi
+		}
+		p.first, h.first = gi, gi
 	}
-	gi := d.holds.groups.add(group{mask: mask, hold: hi, page: pi, nextInPage: p.first, next: h.first, prev: none})
-	if h.first != none {
-		d.holds.group(h.first).prev = gi
-	}
-	p.first, h.first = gi, gi
+	d.holds.group(p.first).mask[w] |= mask
 }
 
-// groupOf is the group that offset, which is taken, is in.
-func (d *Dispatcher) groupOf(pi uint32, bit uint64) uint32 {
-	gi := d.pages.at(pi).first
-	for d.holds.group(gi).mask&bit == 0 {
-		gi = d.holds.group(gi).nextInPage
+// groupOf is the group that an offset, which is taken, is in. Mostly it is that of the one
+// before.
+func (d *Dispatcher) groupOf(wi uint32, bit uint64) uint32 {
+	all, w := d.holds.groups.items, wi&(pageWords-1)
+	gi := d.holds.found
+	if int(gi) >= len(all) || all[gi].page != wi>>pageShift || all[gi].mask[w]&bit == 0 {
+		for gi = d.pages.at(wi).first; all[gi].mask[w]&bit == 0; {
+			gi = all[gi].nextInPage
+		}
+		d.holds.found = gi
 	}
 	return gi
 }
 
-// untake takes the offsets of mask, which are in the group, out of its hold; to is what
-// becomes of them. The page may be left to be tidied.
-func (d *Dispatcher) untake(gi uint32, mask uint64, to State) {
+// untake takes the offsets of a word's mask, which are in the group, out of its hold; to is
+// what becomes of them. The page may be left to be tidied.
+func (d *Dispatcher) untake(gi, wi uint32, mask uint64, to State) {
 	g := d.holds.group(gi)
-	hi, pi := g.hold, g.page
-	h, p := d.holds.at(hi), d.pages.at(pi)
+	hi, w := g.hold, wi&(pageWords-1)
+	h, p := d.holds.at(hi), d.pages.at(wi)
 	if !h.state.mayBecome(to) {
 		panic("cooperative: a record that is " + h.state.String() + " would become " + to.String())
 	}
-	d.forgetForeign(h, p, mask)
+	d.forgetForeign(h, wi, mask)
 	n := bits.OnesCount64(mask)
-	g.mask &^= mask
-	p.taken &^= mask
+	g.mask[w] &^= mask
+	p.taken[w] &^= mask
 	h.records -= uint32(n)
 	d.holds.count[h.state] -= n
-	if g.mask == 0 {
+	if g.mask == [pageWords]uint64{} {
 		d.dropGroup(gi, g, h, p)
 	}
 	if h.records == 0 {
