@@ -110,11 +110,11 @@ func (d *Dispatcher) hasAll(wi uint32, mask uint64, m uint32) bool {
 		return false
 	}
 	for mask != 0 {
-		g := d.holds.group(d.groupOf(wi, mask&-mask))
-		if h := d.holds.at(g.hold); h.state != Acquired || h.member != m {
+		hi, part := d.partOf(wi, mask)
+		if h := d.holds.at(hi); h.state != Acquired || h.member != m {
 			return false
 		}
-		mask &^= g.in(wi)
+		mask &^= part
 	}
 	return true
 }
@@ -122,13 +122,11 @@ func (d *Dispatcher) hasAll(wi uint32, mask uint64, m uint32) bool {
 // heldBy is the mask of a word's records that a member has, in a state; none: whoever has.
 func (d *Dispatcher) heldBy(wi, m uint32, s State) uint64 {
 	mask := uint64(0)
-	for gi := d.pages.at(wi).first; gi != none; {
-		g := d.holds.group(gi)
-		if h := d.holds.at(g.hold); h.state == s && (m == none || h.member == m) {
-			mask |= g.in(wi)
+	d.eachPart(wi, func(hi uint32, part uint64) {
+		if h := d.holds.at(hi); h.state == s && (m == none || h.member == m) {
+			mask |= part
 		}
-		gi = g.nextInPage
-	}
+	})
 	return mask
 }
 
@@ -163,7 +161,7 @@ func (d *Dispatcher) carryOut(m uint32, a Ack, nowMs int64, renewed *uint32, out
 				d.holds.at(*renewed).since = nowMs
 				d.own(*renewed)
 			}
-			d.moveTo(*renewed, wi, m, mask)
+			*renewed = d.moveTo(*renewed, wi, mask)
 		default:
 			d.gather(wi, mask, out)
 		}
@@ -203,40 +201,39 @@ func (d *Dispatcher) settleGathered(out *Changes) {
 // settleTaken ends the records of a word's mask, which are taken.
 func (d *Dispatcher) settleTaken(wi uint32, mask uint64, out *Changes) {
 	for mask != 0 {
-		gi := d.groupOf(wi, mask&-mask)
-		part := d.holds.group(gi).in(wi) & mask
-		d.settle(gi, wi, part, out)
+		hi, part := d.partOf(wi, mask)
+		d.settle(hi, wi, part, out)
 		mask &^= part
 	}
 	d.pages.tidy(wi)
 }
 
-// moveTo moves acquired records to another hold.
-func (d *Dispatcher) moveTo(hi, wi, m uint32, mask uint64) {
+// moveTo moves acquired records to another hold, or to one like it, and gives that.
+func (d *Dispatcher) moveTo(hi, wi uint32, mask uint64) uint32 {
 	to := d.holds.at(hi).state
 	for mask != 0 {
-		gi := d.groupOf(wi, mask&-mask)
-		part := d.holds.group(gi).in(wi) & mask
+		from, part := d.partOf(wi, mask)
 		mask &^= part
-		if d.holds.group(gi).hold != hi {
-			d.untake(gi, wi, part, to)
-			d.take(hi, wi, part)
+		if from != hi {
+			d.untake(from, wi, part, to)
+			hi = d.take(hi, wi, part)
 		}
 	}
+	return hi
 }
 
-// settle ends the records of a word's mask, which are in the group. The page is left to be
+// settle ends the records of a word's mask, which are in the hold. The page is left to be
 // tidied.
-func (d *Dispatcher) settle(gi, wi uint32, mask uint64, out *Changes) {
-	state, orphan := d.holds.at(d.holds.group(gi).hold).state, d.isOrphan(gi)
-	d.untake(gi, wi, mask, Settled)
+func (d *Dispatcher) settle(hi, wi uint32, mask uint64, out *Changes) {
+	state, orphan := d.holds.at(hi).state, d.isOrphan(hi)
+	d.untake(hi, wi, mask, Settled)
 	d.leaveKeys(wi, d.pages.linked(wi)&mask, state, orphan)
 	d.forgetCounts(d.pages.numberOf(wi), mask, out)
 }
 
-// isOrphan tells whether a group is pending of a member that is gone.
-func (d *Dispatcher) isOrphan(gi uint32) bool {
-	h := d.holds.at(d.holds.group(gi).hold)
+// isOrphan tells whether a hold is pending of a member that is gone.
+func (d *Dispatcher) isOrphan(hi uint32) bool {
+	h := d.holds.at(hi)
 	return h.state == Pending && h.member == none
 }
 

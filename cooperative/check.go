@@ -19,37 +19,64 @@ func (d *Dispatcher) CheckInvariants() error {
 
 func (d *Dispatcher) checkHolds() error {
 	var count [Settled]int
+	records := make(map[uint32]uint32) // by the hold
 	for i := range d.pages.all.items {
 		p := d.pages.all.at(uint32(i))
 		if p.empty() {
 			continue
 		}
-		union := [pageWords]uint64{}
-		for gi := p.first; gi != none; gi = d.holds.group(gi).nextInPage {
-			g := d.holds.group(gi)
-			if g.mask == [pageWords]uint64{} || g.page != uint32(i) {
-				return fmt.Errorf("page %d: group %d of page %d with mask %x", p.number, gi, g.page, g.mask)
-			}
-			for w, mask := range g.mask {
-				if union[w]&mask != 0 {
-					return fmt.Errorf("page %d: group %d with mask %x beside %x", p.number, gi, g.mask, union)
-				}
-				union[w] |= mask
-				count[d.holds.at(g.hold).state] += bits.OnesCount64(mask)
-			}
+		if err := d.checkGroups(p); err != nil {
+			return fmt.Errorf("page %d: %w", p.number, err)
 		}
-		if union != p.taken {
-			return fmt.Errorf("page %d: taken %x, in groups %x", p.number, p.taken, union)
+		for wi := uint32(i) << pageShift; wi>>pageShift == uint32(i); wi++ {
+			d.eachPart(wi, func(hi uint32, part uint64) {
+				records[hi] += uint32(bits.OnesCount64(part))
+				count[d.holds.at(hi).state] += bits.OnesCount64(part)
+			})
 		}
 	}
 	if count != d.holds.count {
-		return fmt.Errorf("records by state: %v counted, %v in groups", d.holds.count, count)
+		return fmt.Errorf("records by state: %v counted, %v in pages", d.holds.count, count)
+	}
+	for hi, n := range records {
+		if h := d.holds.at(hi); h.records != n {
+			return fmt.Errorf("hold %d says %d records, has %d", hi, h.records, n)
+		}
+		d.eachWordOf(hi, func(_ uint32, mask uint64) { records[hi] -= uint32(bits.OnesCount64(mask)) })
+		if records[hi] != 0 {
+			return fmt.Errorf("hold %d: %d records are not found", hi, records[hi])
+		}
+	}
+	if len(records) != d.holds.all.used() {
+		return fmt.Errorf("%d holds, %d have records", d.holds.all.used(), len(records))
 	}
 	for i, hi := range d.holds.due {
 		h := d.holds.at(hi)
 		if int(h.heapAt) != i || h.records == 0 || (i > 0 && d.holds.before(hi, d.holds.due[(i-1)/2])) {
 			return fmt.Errorf("hold %d with %d records is at %d of the heap, says %d", hi, h.records, i, h.heapAt)
 		}
+	}
+	return nil
+}
+
+// checkGroups: each hold of a page is so once, and has some of what is taken.
+func (d *Dispatcher) checkGroups(p *page) error {
+	rest, holds := p.taken, []uint32{p.hold}
+	for gi := p.first; gi != none; gi = d.holds.group(gi).next {
+		g := d.holds.group(gi)
+		if g.mask == [pageWords]uint64{} || slices.Contains(holds, g.hold) {
+			return fmt.Errorf("group %d of hold %d with mask %x beside those of %d", gi, g.hold, g.mask, holds)
+		}
+		for w, mask := range g.mask {
+			if rest[w]&mask != mask {
+				return fmt.Errorf("group %d with mask %x, of %x", gi, g.mask, rest)
+			}
+			rest[w] &^= mask
+		}
+		holds = append(holds, g.hold)
+	}
+	if p.first != none && rest == [pageWords]uint64{} {
+		return fmt.Errorf("nothing for the hold of the page, beside %d", holds)
 	}
 	return nil
 }
@@ -180,12 +207,12 @@ func (d *Dispatcher) checkOneHolder(k *key) error {
 		if !d.hasTaker(r) {
 			continue
 		}
-		gi := d.groupOf(splitRef(r))
-		if d.isOrphan(gi) {
+		hi, _ := d.partOf(splitRef(r))
+		if d.isOrphan(hi) {
 			orphans++
 			continue
 		}
-		if m := d.holds.at(d.holds.group(gi).hold).member; m != k.holder {
+		if m := d.holds.at(hi).member; m != k.holder {
 			return fmt.Errorf("offset %d is with %q, the key with %q", d.pages.offsetOf(r), d.idOf(m), d.idOf(k.holder))
 		}
 	}

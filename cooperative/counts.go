@@ -119,16 +119,15 @@ func (d *Dispatcher) archivingOf(number int64) (exhausted, rejected uint64) {
 	if wi == none {
 		return 0, 0
 	}
-	for gi := d.pages.at(wi).first; gi != none; gi = d.holds.group(gi).nextInPage {
-		g := d.holds.group(gi)
-		switch h := d.holds.at(g.hold); {
+	d.eachPart(wi, func(hi uint32, part uint64) {
+		switch h := d.holds.at(hi); {
 		case h.state != Archiving:
 		case h.cause == Rejected:
-			rejected |= g.in(wi)
+			rejected |= part
 		default:
-			exhausted |= g.in(wi)
+			exhausted |= part
 		}
-	}
+	})
 	return exhausted, rejected
 }
 

@@ -30,7 +30,8 @@ func (d *Dispatcher) Explain(offset int64) Standing {
 	s := Standing{Deliveries: d.ended.of(offset)}
 	wi := d.pages.find(number)
 	if wi != none && d.pages.taken(wi)&bit != 0 {
-		h := d.holds.at(d.holds.group(d.groupOf(wi, bit)).hold)
+		hi, _ := d.partOf(wi, bit)
+		h := d.holds.at(hi)
 		s.State, s.Member, s.SinceMs, s.Cause = h.state, d.idOf(h.member), h.since, h.cause
 		if h.heapAt >= 0 {
 			s.DeadlineMs = h.deadline
@@ -110,11 +111,9 @@ type Held struct {
 // that there are.
 func (d *Dispatcher) Holdings(from int64) iter.Seq[Held] {
 	var words []uint32
-	for i := range d.pages.all.items {
-		for wi := uint32(i) << pageShift; wi>>pageShift == uint32(i); wi++ {
-			if d.pages.taken(wi) != 0 && d.pages.numberOf(wi) >= from>>wordShift {
-				words = append(words, wi)
-			}
+	for wi := range uint32(len(d.pages.all.items)) << pageShift {
+		if d.pages.taken(wi) != 0 && d.pages.numberOf(wi) >= from>>wordShift {
+			words = append(words, wi)
 		}
 	}
 	slices.SortFunc(words, func(a, b uint32) int { return cmp.Compare(d.pages.numberOf(a), d.pages.numberOf(b)) })

@@ -75,7 +75,7 @@ func (d *Dispatcher) feedOpen(r Run, keys []Key, i int, out *Changes) {
 
 // feedPool makes the records of r available that are not taken.
 func (d *Dispatcher) feedPool(r Run) {
-	if len(d.holds.groups.items) == 0 || r.Start >= max(d.frontier, d.refed) && d.holds.count[Pending]+d.holds.count[Archiving] == 0 {
+	if d.pages.all.used() == 0 || r.Start >= max(d.frontier, d.refed) && d.holds.count[Pending]+d.holds.count[Archiving] == 0 {
 		d.lanes[0].pool.Add(r)
 		return
 	}
@@ -108,7 +108,7 @@ func (d *Dispatcher) adopt(offset int64, k Key) {
 		return
 	}
 	number, bit := wordOf(offset)
-	hi := d.holds.group(d.groupOf(d.pages.find(number), bit)).hold
+	hi, _ := d.partOf(d.pages.find(number), bit)
 	switch d.holds.at(hi).state {
 	case Pending:
 		ki := d.keyOf(k.Hash)

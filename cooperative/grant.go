@@ -21,7 +21,7 @@ func (d *Dispatcher) grant(dst []Delivery, batchSize int, nowMs int64) []Deliver
 			mask |= 1 << (all[n] & (wordBits - 1))
 		}
 		all = all[n:]
-		d.take(hi, d.pages.get(number), mask)
+		hi = d.take(hi, d.pages.get(number), mask)
 		dst = d.appendDeliveries(dst, first, batchSize, number, mask)
 	}
 	return dst

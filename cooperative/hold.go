@@ -1,48 +1,25 @@
 package cooperative
 
-import "math/bits"
-
 // hold is records that share an end: what one call acquired, one release delayed, one
 // request of a transaction made pending, or one change archives. Each record that is
 // taken, that is, Acquired, Delayed, Pending or Archiving, is in exactly one.
 type hold struct {
-	deadline int64  // in ms, when all of it ends by itself; see due
-	since    int64  // Acquired: in ms, when it was, or was renewed last
-	member   uint32 // whose it is, or none
-	records  uint32
-	first    uint32 // of its groups
-	heapAt   int32  // in holds.due, -1: it has no deadline
-	next     uint32 // of its member's holds
-	prev     uint32
-	state    State
-	cause    Cause // of Archiving
-}
-
-// group is the records of a hold in one page.
-type group struct {
-	mask       [pageWords]uint64
-	hold, page uint32
-	nextInPage uint32
-	next, prev uint32 // in the hold
-}
-
-// in is the mask of a group's records that are in a word of its page.
-func (g *group) in(wi uint32) uint64 { return g.mask[wi&(pageWords-1)] }
-
-// eachWord calls f with each word that has records of the group, and their mask.
-func (g *group) eachWord(f func(wi uint32, mask uint64)) {
-	for w, mask := range g.mask {
-		if mask != 0 {
-			f(g.page<<pageShift|uint32(w), mask)
-		}
-	}
+	deadline            int64  // in ms, when all of it ends by itself; see due
+	since               int64  // Acquired: in ms, when it was, or was renewed last
+	firstPage, lastPage int64  // what it has is in these or between them
+	member              uint32 // whose it is, or none
+	records             uint32
+	heapAt              int32  // in holds.due, -1: it has no deadline
+	next                uint32 // of its member's holds
+	prev                uint32
+	state               State
+	cause               Cause // of Archiving
 }
 
 // holds are the holds there are, and those with a deadline also as a heap, earliest first.
 type holds struct {
 	all    arena[hold]
 	groups arena[group]
-	found  uint32 // group that was found last
 	due    []uint32
 	count  [Settled]int // of the records that are in each state
 }
@@ -53,7 +30,7 @@ func (h *holds) group(i uint32) *group { return &h.groups.items[i] }
 
 // open makes a hold, which is to be filled at once: one without records is no hold.
 func (h *holds) open(s State, member uint32, deadline int64, timed bool) uint32 {
-	i := h.all.add(hold{deadline: deadline, member: member, state: s, first: none, next: none, prev: none, heapAt: -1})
+	i := h.all.add(hold{deadline: deadline, member: member, state: s, next: none, prev: none, heapAt: -1})
 	if timed {
 		h.due = append(h.due, i)
 		h.up(len(h.due) - 1)
@@ -116,79 +93,28 @@ func (h *holds) down(i int) {
 	h.at(moving).heapAt = int32(i)
 }
 
-// take puts the offsets of a word's mask, none of which is taken, in the hold.
-func (d *Dispatcher) take(hi, wi uint32, mask uint64) {
-	p, w, h := d.pages.at(wi), wi&(pageWords-1), d.holds.at(hi)
-	n := bits.OnesCount64(mask)
-	p.taken[w] |= mask
-	h.records += uint32(n)
-	d.holds.count[h.state] += n
-	if p.first == none || d.holds.group(p.first).hold != hi {
-		gi := d.holds.groups.add(group{hold: hi, page: wi >> pageShift, nextInPage: p.first, next: h.first, prev: none})
-		if h.first != none {
-			d.holds.group(h.first).prev = gi
-		}
-		p.first, h.first = gi, gi
-	}
-	d.holds.group(p.first).mask[w] |= mask
-}
+// apart is how many pages lie at most between two of a hold that have records of it, so that
+// these are found without a list of them.
+const apart = 64
 
-// groupOf is the group that an offset, which is taken, is in. Mostly it is that of the one
-// before.
-func (d *Dispatcher) groupOf(wi uint32, bit uint64) uint32 {
-	all, w := d.holds.groups.items, wi&(pageWords-1)
-	gi := d.holds.found
-	if int(gi) >= len(all) || all[gi].page != wi>>pageShift || all[gi].mask[w]&bit == 0 {
-		for gi = d.pages.at(wi).first; all[gi].mask[w]&bit == 0; {
-			gi = all[gi].nextInPage
+// nearby is a hold like one, and mostly that itself, that may have records in a page.
+func (d *Dispatcher) nearby(hi uint32, number int64) uint32 {
+	h := d.holds.at(hi)
+	switch {
+	case h.records == 0:
+		h.firstPage, h.lastPage = number, number
+	case number < h.firstPage-apart || number > h.lastPage+apart:
+		like := *h
+		hi = d.holds.open(like.state, like.member, like.deadline, like.heapAt >= 0)
+		h = d.holds.at(hi)
+		h.since, h.cause, h.firstPage, h.lastPage = like.since, like.cause, number, number
+		if like.member != none {
+			d.own(hi)
 		}
-		d.holds.found = gi
+	default:
+		h.firstPage, h.lastPage = min(h.firstPage, number), max(h.lastPage, number)
 	}
-	return gi
-}
-
-// untake takes the offsets of a word's mask, which are in the group, out of its hold; to is
-// what becomes of them. The page may be left to be tidied.
-func (d *Dispatcher) untake(gi, wi uint32, mask uint64, to State) {
-	g := d.holds.group(gi)
-	hi, w := g.hold, wi&(pageWords-1)
-	h, p := d.holds.at(hi), d.pages.at(wi)
-	if !h.state.mayBecome(to) {
-		panic("cooperative: a record that is " + h.state.String() + " would become " + to.String())
-	}
-	d.forgetForeign(h, wi, mask)
-	n := bits.OnesCount64(mask)
-	g.mask[w] &^= mask
-	p.taken[w] &^= mask
-	h.records -= uint32(n)
-	d.holds.count[h.state] -= n
-	if g.mask == [pageWords]uint64{} {
-		d.dropGroup(gi, g, h, p)
-	}
-	if h.records == 0 {
-		d.dropHold(hi)
-	}
-}
-
-func (d *Dispatcher) dropGroup(gi uint32, g *group, h *hold, p *page) {
-	if p.first == gi {
-		p.first = g.nextInPage
-	} else {
-		before := p.first
-		for d.holds.group(before).nextInPage != gi {
-			before = d.holds.group(before).nextInPage
-		}
-		d.holds.group(before).nextInPage = g.nextInPage
-	}
-	if g.prev == none {
-		h.first = g.next
-	} else {
-		d.holds.group(g.prev).next = g.next
-	}
-	if g.next != none {
-		d.holds.group(g.next).prev = g.prev
-	}
-	d.holds.groups.remove(gi)
+	return hi
 }
 
 // dropHold ends a hold without records.

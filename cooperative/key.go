@@ -180,7 +180,8 @@ func (d *Dispatcher) stateOf(r ref) State {
 	if d.pages.taken(wi)&bit == 0 {
 		return Available
 	}
-	return d.holds.at(d.holds.group(d.groupOf(wi, bit)).hold).state
+	hi, _ := d.partOf(wi, bit)
+	return d.holds.at(hi).state
 }
 
 // addWaiting puts a record that no member has in the list of its key.

@@ -169,15 +169,8 @@ func (d *Dispatcher) isForeign(h *hold, l *lane) bool {
 }
 
 func (d *Dispatcher) countForeign() {
-	for i := range d.pages.all.items {
-		p := &d.pages.all.items[i]
-		if p.empty() {
-			continue
-		}
-		for gi := p.first; gi != none; gi = d.holds.group(gi).nextInPage {
-			g := d.holds.group(gi)
-			g.eachWord(func(wi uint32, mask uint64) { d.addForeign(d.holds.at(g.hold), wi, mask, 1) })
-		}
+	for wi := range uint32(len(d.pages.all.items)) << pageShift {
+		d.eachPart(wi, func(hi uint32, part uint64) { d.addForeign(d.holds.at(hi), wi, part, 1) })
 	}
 }
 

@@ -1,6 +1,9 @@
 package cooperative
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // A page is what is known of 256 offsets beyond "available", of which nothing is kept but
 // membership in a pool. Each offset is a bit of its masks. They are worked with by the word,
@@ -17,8 +20,8 @@ type page struct {
 	taken  [pageWords]uint64 // in a group: acquired, delayed, pending or archiving
 	linked [pageWords]uint64 // in the list of a key, with a link in links
 	links  [pageWords]block  // in pages.links
-	first  uint32            // of the page's groups
-	loose  bool              // in pages.loose
+	hold   uint32            // of those taken that are in no group
+	first  uint32            // group, none if there is none
 }
 
 // pages are the pages there are. A word of one is named by the page's index, and which of its
@@ -92,17 +95,19 @@ func (g *page) empty() bool {
 // tidy lets the page of a word be removed if it says nothing any more: at the end of the
 // operation, so that it stays where it is till then.
 func (p *pages) tidy(wi uint32) {
-	if g := p.at(wi); !g.loose && g.empty() {
-		g.loose = true
+	if n := len(p.loose); p.at(wi).empty() && (n == 0 || p.loose[n-1] != wi>>pageShift) {
 		p.loose = append(p.loose, wi>>pageShift)
 	}
 }
 
 // dropLoose removes the pages that say nothing any more.
 func (p *pages) dropLoose() {
-	for _, i := range p.loose {
-		g := p.all.at(i)
-		if g.loose = false; g.empty() {
+	if len(p.loose) == 0 {
+		return
+	}
+	slices.Sort(p.loose) // it may name one several times
+	for _, i := range slices.Compact(p.loose) {
+		if g := p.all.at(i); g.empty() {
 			p.by.remove(uint64(g.number), i)
 			p.all.remove(i)
 			p.last = none

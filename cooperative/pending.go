@@ -35,7 +35,7 @@ func (d *Dispatcher) Stage(memberID string, runs []Run, nowMs int64, out *Change
 				hi = d.holds.open(Pending, m, 0, false)
 				d.own(hi)
 			}
-			d.moveTo(hi, wi, m, mask)
+			hi = d.moveTo(hi, wi, mask)
 			if d.config.Mode == KeyRange {
 				d.addForeign(d.holds.at(hi), wi, mask, 1)
 			}
@@ -54,7 +54,7 @@ func (d *Dispatcher) RestorePending(runs []Run) {
 				if hi == none {
 					hi = d.holds.open(Pending, none, 0, false)
 				}
-				d.take(hi, wi, mask)
+				hi = d.take(hi, wi, mask)
 			}
 		}
 	}

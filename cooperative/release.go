@@ -17,13 +17,14 @@ func (d *Dispatcher) release(wi uint32, offset int64, raise bool, backoff func(i
 		wait = backoff(count)
 	}
 	r := refOf(wi, offset)
-	orphan := d.isOrphan(d.groupOf(wi, bit))
+	hi, _ := d.partOf(wi, bit)
+	orphan := d.isOrphan(hi)
 	tracked := d.pages.linked(wi)&bit != 0
 	if wait > 0 {
-		d.untake(d.groupOf(wi, bit), wi, bit, Delayed)
+		d.untake(hi, wi, bit, Delayed)
 		d.delay(wi, bit, nowMs+wait)
 	} else {
-		d.untake(d.groupOf(wi, bit), wi, bit, Available)
+		d.untake(hi, wi, bit, Available)
 		if !tracked {
 			d.toPool(offset)
 		}
@@ -51,7 +52,8 @@ func (d *Dispatcher) releaseLater(ki uint32, r ref) {
 		switch d.stateOf(later) {
 		case Acquired:
 			wi, bit := splitRef(later)
-			d.untake(d.groupOf(wi, bit), wi, bit, Available)
+			hi, _ := d.partOf(wi, bit)
+			d.untake(hi, wi, bit, Available)
 			k.taken--
 			d.startWaiting(ki, later)
 		case Pending:
@@ -75,7 +77,7 @@ func (d *Dispatcher) delay(wi uint32, mask uint64, untilMs int64) {
 	if d.delayed == none || d.holds.at(d.delayed).deadline != untilMs {
 		d.delayed = d.holds.open(Delayed, none, untilMs, true)
 	}
-	d.take(d.delayed, wi, mask)
+	d.delayed = d.take(d.delayed, wi, mask)
 }
 
 // toPool makes a record without order available. Neighbours are collected to go there
@@ -110,9 +112,9 @@ func (d *Dispatcher) archiveTaken(wi uint32, offset int64, out *Changes) {
 // deadLetter lets a record that is taken wait for its dead letter.
 func (d *Dispatcher) deadLetter(wi uint32, offset int64, cause Cause, out *Changes) {
 	_, bit := wordOf(offset)
-	gi := d.groupOf(wi, bit)
-	state, orphan := d.holds.at(d.holds.group(gi).hold).state, d.isOrphan(gi)
-	d.untake(gi, wi, bit, Archiving)
+	hi, _ := d.partOf(wi, bit)
+	state, orphan := d.holds.at(hi).state, d.isOrphan(hi)
+	d.untake(hi, wi, bit, Archiving)
 	if d.pages.linked(wi)&bit != 0 {
 		d.leaveKeys(wi, bit, state, orphan)
 	}
@@ -162,11 +164,9 @@ func (d *Dispatcher) Expire(nowMs int64, out *Changes) {
 
 // collect adds the records of a hold to those to be released.
 func (d *Dispatcher) collect(hi uint32) {
-	for gi := d.holds.at(hi).first; gi != none; gi = d.holds.group(gi).next {
-		d.holds.group(gi).eachWord(func(wi uint32, mask uint64) {
-			eachBit(d.pages.numberOf(wi), mask, func(offset int64) { d.offsets = append(d.offsets, offset) })
-		})
-	}
+	d.eachWordOf(hi, func(wi uint32, mask uint64) {
+		eachBit(d.pages.numberOf(wi), mask, func(offset int64) { d.offsets = append(d.offsets, offset) })
+	})
 }
 
 // releaseCollected releases the collected records that are still acquired in a hold that
@@ -179,7 +179,8 @@ func (d *Dispatcher) releaseCollected(raise bool, nowMs int64, out *Changes, mea
 		if wi == none || d.pages.taken(wi)&bit == 0 {
 			continue
 		}
-		if h := d.holds.at(d.holds.group(d.groupOf(wi, bit)).hold); h.state == Acquired && meant(h) {
+		hi, _ := d.partOf(wi, bit)
+		if h := d.holds.at(hi); h.state == Acquired && meant(h) {
 			d.release(wi, offset, raise, noBackoff, nowMs, out)
 		}
 	}
@@ -187,20 +188,15 @@ func (d *Dispatcher) releaseCollected(raise bool, nowMs int64, out *Changes, mea
 
 // endDelay makes delayed records available.
 func (d *Dispatcher) endDelay(hi uint32) {
-	for more := true; more; {
-		gi := d.holds.at(hi).first
-		g := *d.holds.group(gi)
-		more = d.holds.group(gi).next != none
-		g.eachWord(func(wi uint32, mask uint64) {
-			d.untake(gi, wi, mask, Available)
-			number, linked := d.pages.numberOf(wi), d.pages.linked(wi)
-			eachBit(number, mask&linked, func(offset int64) {
-				d.place(d.pages.link(refOf(wi, offset)).key)
-			})
-			eachBit(number, mask&^linked, d.toPool)
-			d.pages.tidy(wi)
+	d.eachWordOf(hi, func(wi uint32, mask uint64) {
+		d.untake(hi, wi, mask, Available)
+		number, linked := d.pages.numberOf(wi), d.pages.linked(wi)
+		eachBit(number, mask&linked, func(offset int64) {
+			d.place(d.pages.link(refOf(wi, offset)).key)
 		})
-	}
+		eachBit(number, mask&^linked, d.toPool)
+		d.pages.tidy(wi)
+	})
 	d.flushPool()
 }
 
@@ -262,17 +258,15 @@ func (d *Dispatcher) endMember(memberID string, raise bool, nowMs int64, out *Ch
 // orphan takes pending records from a member that left. Their keys wait for the end of
 // the transaction.
 func (d *Dispatcher) orphan(hi uint32) {
-	for gi := d.holds.at(hi).first; gi != none; gi = d.holds.group(gi).next {
-		d.holds.group(gi).eachWord(func(wi uint32, mask uint64) {
-			d.forgetForeign(d.holds.at(hi), wi, mask)
-			eachBit(d.pages.numberOf(wi), mask&d.pages.linked(wi), func(offset int64) {
-				ki := d.pages.link(refOf(wi, offset)).key
-				k := d.keys.at(ki)
-				d.addOrphan(k)
-				k.holder = none
-				d.place(ki)
-			})
+	d.eachWordOf(hi, func(wi uint32, mask uint64) {
+		d.forgetForeign(d.holds.at(hi), wi, mask)
+		eachBit(d.pages.numberOf(wi), mask&d.pages.linked(wi), func(offset int64) {
+			ki := d.pages.link(refOf(wi, offset)).key
+			k := d.keys.at(ki)
+			d.addOrphan(k)
+			k.holder = none
+			d.place(ki)
 		})
-	}
+	})
 	d.disown(hi)
 }

@@ -3,14 +3,9 @@ package cooperative
 // AdvanceStart tells that the log starts at offset now; what was before is gone, whoever
 // had it.
 func (d *Dispatcher) AdvanceStart(offset int64, out *Changes) {
-	for i := range d.pages.all.items {
-		if d.pages.all.at(uint32(i)).empty() {
-			continue
-		}
-		for wi := uint32(i) << pageShift; wi>>pageShift == uint32(i); wi++ {
-			if number := d.pages.numberOf(wi); number<<wordShift < offset {
-				d.settleWord(wi, maskOf(number, number<<wordShift, offset), out)
-			}
+	for wi := range uint32(len(d.pages.all.items)) << pageShift {
+		if number := d.pages.numberOf(wi); number<<wordShift < offset && !d.pages.at(wi).empty() {
+			d.settleWord(wi, maskOf(number, number<<wordShift, offset), out)
 		}
 	}
 	for i := 0; i < len(d.ended.all.items); i++ { // of none, once all are forgotten
