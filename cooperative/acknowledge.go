@@ -176,25 +176,48 @@ func (d *Dispatcher) ends(a Ack) bool {
 	return a.Type == Accept || a.Type == Gap || a.Type == Reject && !d.config.Limits.DeadLetters
 }
 
-// gathered is records of one word that are done, but not ended yet: where the runs of a
+// gathered is records of one page that are done, but not ended yet: where the runs of a
 // member are short, those of several are ended together.
 type gathered struct {
-	word uint32
-	mask uint64
+	page uint32
+	any  bool
+	mask [pageWords]uint64
 }
 
 func (d *Dispatcher) gather(wi uint32, mask uint64, out *Changes) {
-	if d.gathered.word != wi {
+	g := &d.gathered
+	if g.page != wi>>pageShift {
 		d.settleGathered(out)
-		d.gathered.word = wi
+		g.page = wi >> pageShift
 	}
-	d.gathered.mask |= mask
+	g.any = true
+	g.mask[wi&(pageWords-1)] |= mask
 }
 
 func (d *Dispatcher) settleGathered(out *Changes) {
-	if mask := d.gathered.mask; mask != 0 {
-		d.gathered.mask = 0
-		d.settleTaken(d.gathered.word, mask, out)
+	if !d.gathered.any {
+		return
+	}
+	d.gathered.any = false
+	wi := d.gathered.page << pageShift
+	for w, mask := range d.gathered.mask {
+		d.fetchKeys(wi|uint32(w), mask)
+	}
+	for w, mask := range d.gathered.mask {
+		if mask != 0 {
+			d.gathered.mask[w] = 0
+			d.settleTaken(wi|uint32(w), mask, out)
+		}
+	}
+}
+
+// fetchKeys looks at the keys of the records of a word's mask, and where they are in the
+// index. That they are fetched from memory takes longer than all that is done with them, but
+// not when it is asked for one after another without anything in between.
+func (d *Dispatcher) fetchKeys(wi uint32, mask uint64) {
+	for mask &= d.pages.linked(wi); mask != 0; mask &= mask - 1 {
+		k := d.keys.at(d.pages.link(refOf(wi, int64(bits.TrailingZeros64(mask)))).key)
+		d.fetched ^= d.keyBy.places[tagOf(k.hash)>>d.keyBy.shift]
 	}
 }
 

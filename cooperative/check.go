@@ -186,7 +186,7 @@ func (d *Dispatcher) checkKey(ki uint32, k *key, tracked *int) error {
 	switch {
 	case taken != k.taken || waiting != k.waiting || first != k.wait || prev != k.tail:
 		return fmt.Errorf("%d taken and %d waiting from %d on, says %d and %d from %d on", taken, waiting, first, k.taken, k.waiting, k.wait)
-	case gone != k.left || 4*gone > taken+waiting:
+	case gone != k.left || d.tooManyLeft(k):
 		return fmt.Errorf("%d left beside %d, says %d", gone, taken+waiting, k.left)
 	case taken == 0 && k.holder != none || d.orphans(k) > k.taken:
 		return fmt.Errorf("held by %q without records", d.idOf(k.holder))

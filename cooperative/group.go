@@ -73,7 +73,7 @@ func (d *Dispatcher) eachPart(wi uint32, f func(hi uint32, part uint64)) {
 // eachWordOf calls f, which may untake them, with the records of a hold, in order.
 func (d *Dispatcher) eachWordOf(hi uint32, f func(wi uint32, mask uint64)) {
 	h := *d.holds.at(hi)
-	for number := h.firstPage << pageShift; h.records > 0 && number>>pageShift <= h.lastPage; number++ {
+	for number := h.page << pageShift; h.records > 0 && number>>pageShift <= h.page+int64(h.more); number++ {
 		wi := d.pages.find(number)
 		if wi == none {
 			continue

@@ -1,19 +1,22 @@
 package cooperative
 
+import "math"
+
 // hold is records that share an end: what one call acquired, one release delayed, one
 // request of a transaction made pending, or one change archives. Each record that is
 // taken, that is, Acquired, Delayed, Pending or Archiving, is in exactly one.
 type hold struct {
-	deadline            int64  // in ms, when all of it ends by itself; see due
-	since               int64  // Acquired: in ms, when it was, or was renewed last
-	firstPage, lastPage int64  // what it has is in these or between them
-	member              uint32 // whose it is, or none
-	records             uint32
-	heapAt              int32  // in holds.due, -1: it has no deadline
-	next                uint32 // of its member's holds
-	prev                uint32
-	state               State
-	cause               Cause // of Archiving
+	deadline int64  // in ms, when all of it ends by itself; see due
+	since    int64  // Acquired: in ms, when it was, or was renewed last
+	page     int64  // what it has is in this page
+	member   uint32 // whose it is, or none
+	records  uint32
+	heapAt   int32  // in holds.due, -1: it has no deadline
+	next     uint32 // of its member's holds
+	prev     uint32
+	more     uint16 // and in so many after it
+	state    State
+	cause    Cause // of Archiving
 }
 
 // holds are the holds there are, and those with a deadline also as a heap, earliest first.
@@ -100,19 +103,22 @@ const apart = 64
 // nearby is a hold like one, and mostly that itself, that may have records in a page.
 func (d *Dispatcher) nearby(hi uint32, number int64) uint32 {
 	h := d.holds.at(hi)
-	switch {
-	case h.records == 0:
-		h.firstPage, h.lastPage = number, number
-	case number < h.firstPage-apart || number > h.lastPage+apart:
-		like := *h
-		hi = d.holds.open(like.state, like.member, like.deadline, like.heapAt >= 0)
-		h = d.holds.at(hi)
-		h.since, h.cause, h.firstPage, h.lastPage = like.since, like.cause, number, number
-		if like.member != none {
-			d.own(hi)
-		}
-	default:
-		h.firstPage, h.lastPage = min(h.firstPage, number), max(h.lastPage, number)
+	if h.records == 0 {
+		h.page = number
+		return hi
+	}
+	first, last := h.page, h.page+int64(h.more)
+	far := number < first-apart || number > last+apart
+	if first, last = min(first, number), max(last, number); !far && last-first <= math.MaxUint16 {
+		h.page, h.more = first, uint16(last-first)
+		return hi
+	}
+	like := *h
+	hi = d.holds.open(like.state, like.member, like.deadline, like.heapAt >= 0)
+	h = d.holds.at(hi)
+	h.since, h.cause, h.page = like.since, like.cause, number
+	if like.member != none {
+		d.own(hi)
 	}
 	return hi
 }

@@ -29,7 +29,7 @@ func (p *pages) offsetOf(r ref) int64 {
 func (p *pages) link(r ref) *link {
 	wi, bit := splitRef(r)
 	g, w := p.at(wi), wi&(pageWords-1)
-	return &p.links.items[int(g.links[w])+rank(g.linked[w], bit)]
+	return p.links.at(g.links[w], rank(g.linked[w], bit))
 }
 
 // rank is how many bits of a mask are below a bit, 0 being above all.
@@ -73,7 +73,7 @@ func (p *pages) removeLinks(wi uint32, mask uint64) {
 		return
 	}
 	to := b
-	if n+1+n/8 < p.links.room(b) && roomFor(n) < p.links.room(b) { // else one that came and went would move all
+	if n+1+n/16 < p.links.room(b) && roomFor(n) < p.links.room(b) { // else one that came and went would move all
 		to = p.links.take(n)
 	}
 	closeUp(p.links.of(to), p.links.of(b), was, mask)

@@ -376,7 +376,7 @@ func (m *model) restart() error {
 	m.note("restart")
 	var out Changes
 	m.d = New(m.config, m.ledger)
-	m.d.ahead = testAhead
+	m.d.ahead, m.d.leftPart = testAhead, 1
 	m.next, m.waiting = nil, nil
 	var archived []int64
 	var pending []Run
@@ -411,11 +411,11 @@ func (m *model) feed() error {
 		switch {
 		case ok:
 			m.note("feed again %d %d", again.Start, again.End)
-			m.d.FeedAgain(again, m.read(again.Start, min(again.End, again.Start+3)))
+			m.d.FeedAgain(again, m.read(again.Start, min(again.End, m.nextRecord(again.Start)+3)))
 		case m.d.WantsRecords() && m.d.FeedFrom() < m.end:
 			from := m.d.FeedFrom()
 			m.note("feed %d", from)
-			m.d.Feed(m.read(from, min(m.end, from+7)), &out)
+			m.d.Feed(m.read(from, min(m.end, m.nextRecord(from)+7)), &out)
 		default:
 			return m.settled(&out, nil)
 		}

@@ -3,8 +3,8 @@ package cooperative
 // The records of a key are a list in the order of their offsets, whose links lead forward
 // only. So the first can be taken out of it, but not one in the middle, since what is before
 // that is not known: it is marked as left, and goes when it is the first, or when the list is
-// swept, which happens before those that left are more than a quarter of the others. Where a
-// key's records are done in order, which is what the order is for, none is ever marked.
+// swept, which is when more than one has left for every leftPart others. Where the records of
+// a key are done in order, which is what the order is for, none is ever marked.
 
 // isTracked tells whether a record is in the list of its key.
 func (d *Dispatcher) isTracked(offset int64) bool {
@@ -89,7 +89,7 @@ func (d *Dispatcher) sweep(k *key) {
 	if k.left == 0 {
 		return
 	}
-	all := 4*k.left > k.taken+k.waiting
+	all := d.tooManyLeft(k)
 	last := none
 	for r := k.head; r != none; {
 		l := *d.pages.link(r)
@@ -111,6 +111,8 @@ func (d *Dispatcher) sweep(k *key) {
 	}
 	k.tail = last
 }
+
+func (d *Dispatcher) tooManyLeft(k *key) bool { return d.leftPart*k.left > k.taken+k.waiting }
 
 // nextWaiting is the first record from r on that no member and no transaction has.
 func (d *Dispatcher) nextWaiting(r ref) ref {

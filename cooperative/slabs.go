@@ -1,17 +1,18 @@
 package cooperative
 
+import "unsafe"
+
 // linkStore keeps the links of each word side by side without holes, so that one of its
 // offsets in ten costs not ten times as much as all. A block has room for those of one word.
 // Blocks of one size are in slabs, and a slab whose blocks are all given back is there for
 // those of any size.
 type linkStore struct {
-	items []link
 	slabs []slab
 	avail [wordBits + 1]uint32 // by the room of its blocks, the first slab that has a free one
 	empty uint32               // the first slab without blocks
 }
 
-// block is where the links of a word begin, in linkStore.items.
+// block is where the links of a word begin: a slab, and a place there.
 type block uint32
 
 const noBlock = block(none)
@@ -22,6 +23,7 @@ const (
 )
 
 type slab struct {
+	links      *[slabLinks]link
 	room       uint16 // of each block
 	used       uint16 // blocks
 	made       uint16 // blocks that were in use once; those behind them are free as well
@@ -44,7 +46,13 @@ func (s *linkStore) slabOf(b block) *slab { return &s.slabs[b>>slabShift] }
 
 func (s *linkStore) room(b block) int { return int(s.slabOf(b).room) }
 
-func (s *linkStore) of(b block) []link { return s.items[b:][:s.room(b)] }
+func (s *linkStore) of(b block) []link {
+	l := s.slabOf(b)
+	return l.links[b&(slabLinks-1):][:l.room]
+}
+
+// at is the link with a number in a block.
+func (s *linkStore) at(b block, i int) *link { return &s.slabOf(b).links[int(b&(slabLinks-1))+i] }
 
 // take is a block for n links.
 func (s *linkStore) take(n int) block {
@@ -59,7 +67,7 @@ func (s *linkStore) take(n int) block {
 		b = block(i<<slabShift) + block(l.made*l.room)
 		l.made++
 	} else {
-		l.free = block(s.items[b].next)
+		l.free = block(s.at(b, 0).next)
 	}
 	if l.used++; l.full() {
 		s.leave(&s.avail[room], i)
@@ -73,7 +81,7 @@ func (s *linkStore) give(b block) {
 	if l.full() {
 		s.join(&s.avail[l.room], i)
 	}
-	s.items[b].next, l.free = ref(l.free), b
+	s.at(b, 0).next, l.free = ref(l.free), b
 	if l.used--; l.used == 0 {
 		s.leave(&s.avail[l.room], i)
 		s.join(&s.empty, i)
@@ -87,12 +95,11 @@ func (s *linkStore) open(room int) uint32 {
 	i := s.empty
 	if i == none {
 		i = uint32(len(s.slabs))
-		s.slabs = append(withRoom(s.slabs, 1), slab{})
-		s.items = withRoom(s.items, slabLinks)[:len(s.items)+slabLinks]
+		s.slabs = append(withRoom(s.slabs, 1), slab{links: new([slabLinks]link)})
 	} else {
 		s.leave(&s.empty, i)
 	}
-	s.slabs[i] = slab{room: uint16(room), free: noBlock}
+	s.slabs[i] = slab{links: s.slabs[i].links, room: uint16(room), free: noBlock}
 	s.join(&s.avail[room], i)
 	return i
 }
@@ -120,5 +127,5 @@ func (s *linkStore) leave(head *uint32, i uint32) {
 }
 
 func (s *linkStore) memoryBytes() int64 {
-	return 8*int64(cap(s.items)) + 24*int64(cap(s.slabs))
+	return int64(unsafe.Sizeof(link{}))*slabLinks*int64(len(s.slabs)) + int64(unsafe.Sizeof(slab{}))*int64(cap(s.slabs))
 }
