@@ -250,7 +250,9 @@ func (d *Dispatcher) moveTo(hi, wi uint32, mask uint64) uint32 {
 func (d *Dispatcher) settle(hi, wi uint32, mask uint64, out *Changes) {
 	state, orphan := d.holds.at(hi).state, d.isOrphan(hi)
 	d.untake(hi, wi, mask, Settled)
-	d.leaveKeys(wi, d.pages.linked(wi)&mask, state, orphan)
+	if state != Archiving { // else they have left before
+		d.leaveKeys(wi, d.pages.linked(wi)&mask, state, orphan)
+	}
 	d.forgetCounts(d.pages.numberOf(wi), mask, out)
 }
 

@@ -158,11 +158,13 @@ func (d *Dispatcher) checkKeys() error {
 
 func (d *Dispatcher) checkKey(ki uint32, k *key, tracked *int) error {
 	taken, waiting, gone, first, last, prev := uint32(0), uint32(0), uint32(0), none, int64(-1), none
+	near := k.near == none
 	for r := k.head; r != none; r = d.pages.link(r).next {
 		l := d.pages.link(r)
 		if l.key&^leftBit != ki || d.pages.offsetOf(r) <= last {
 			return fmt.Errorf("offset %d after %d, of key %d", d.pages.offsetOf(r), last, l.key)
 		}
+		near = near || r == k.near
 		prev, last = r, d.pages.offsetOf(r)
 		switch {
 		case l.hasLeft():
@@ -186,7 +188,9 @@ func (d *Dispatcher) checkKey(ki uint32, k *key, tracked *int) error {
 	switch {
 	case taken != k.taken || waiting != k.waiting || first != k.wait || prev != k.tail:
 		return fmt.Errorf("%d taken and %d waiting from %d on, says %d and %d from %d on", taken, waiting, first, k.taken, k.waiting, k.wait)
-	case gone != k.left || d.tooManyLeft(k):
+	case !near:
+		return fmt.Errorf("near %d, which is not of it", k.near)
+	case gone != uint32(k.left) || d.tooManyLeft(k):
 		return fmt.Errorf("%d left beside %d, says %d", gone, taken+waiting, k.left)
 	case taken == 0 && k.holder != none || d.orphans(k) > k.taken:
 		return fmt.Errorf("held by %q without records", d.idOf(k.holder))

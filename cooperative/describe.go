@@ -41,7 +41,7 @@ func (d *Dispatcher) Explain(offset int64) Standing {
 		k := d.keys.at(d.pages.link(refOf(wi, offset)).key)
 		s.Keyed, s.KeyHash = true, k.hash
 		if s.State == Unknown {
-			s.State, s.Blocker, s.Moved = Available, d.idOf(k.holder), d.lanes[k.lane].foreign > 0
+			s.State, s.Blocker, s.Moved = Available, d.idOf(k.holder), d.lanes[d.laneOf(k.hash)].foreign > 0
 		}
 	}
 	for i := range d.lanes {

@@ -52,9 +52,9 @@ type Dispatcher struct {
 	next     *Config // takes effect once nothing is acquired or pending
 	ledger   *individualcommit.Ledger
 	ahead    ahead
-	leftPart uint32 // see order.go
-	frontier int64  // the next offset to feed
-	refed    int64  // below it, offsets may be fed that are known
+	leaving  leaving
+	frontier int64 // the next offset to feed
+	refed    int64 // below it, offsets may be fed that are known
 
 	pages    *pages
 	ended    *deliveries
@@ -77,7 +77,6 @@ type Dispatcher struct {
 	hand      hand
 	gathered  gathered // empty between operations
 	fetched   uint64   // of no use
-	inserted  ref      // a record that was put in the list of its key last
 	keysFirst bool     // whether the next deal begins with keys that had to wait, or with what is new
 	delayed   uint32   // the hold that the running call has made for delayed records
 	back      Run      // records on their way back to the pool
@@ -91,7 +90,7 @@ type Dispatcher struct {
 // not change: before it is fed again, the ledger must have what Changes say. A mode other
 // than KeyRange needs no line and no assignment.
 func New(c Config, l *individualcommit.Ledger) *Dispatcher {
-	d := &Dispatcher{config: c, ledger: l, frontier: l.Stable(), pages: newPages(), ended: newDeliveries(), ahead: defaultAhead, leftPart: 8}
+	d := &Dispatcher{config: c, ledger: l, frontier: l.Stable(), pages: newPages(), ended: newDeliveries(), ahead: defaultAhead, leaving: defaultLeaving}
 	d.keyBy = newIndex(func(i uint32) uint64 { return d.keys.items[i].hash })
 	d.members.by = make(map[string]uint32)
 	d.makeLanes()

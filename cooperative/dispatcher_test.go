@@ -11,6 +11,9 @@ import (
 	"github.com/lacunamq/lacuna/keyfilter"
 )
 
+// testLeaving finds only what is near, and sweeps late.
+var testLeaving = leaving{part: 1}
+
 // testAhead keeps so little that all that is done past it happens in small tests.
 var testAhead = ahead{read: 16, reloadAt: 1, reloadUpTo: 4, reloadLeast: 2}
 
@@ -51,7 +54,7 @@ func runHistory(t *rapid.T, mode Mode) {
 	c := testConfig(mode)
 	c.Limits = drawLimits(t)
 	m := newModel(c)
-	m.d.ahead, m.d.leftPart = testAhead, 1
+	m.d.ahead, m.d.leaving = testAhead, testLeaving
 	steps := rapid.IntRange(1, 60).Draw(t, "steps")
 	for range steps {
 		if err := m.step(t); err != nil {

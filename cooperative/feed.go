@@ -131,7 +131,7 @@ func (d *Dispatcher) adopt(offset int64, k Key) {
 // already is not dealt before them.
 func (d *Dispatcher) keepBefore(ki uint32, offset int64) {
 	k := d.keys.at(ki)
-	hash, l := k.hash, &d.lanes[k.lane]
+	hash, l := k.hash, &d.lanes[d.laneOf(k.hash)]
 	if from, to := l.from, min(l.to, offset); from < to {
 		if f, t := d.stretch(k); f < t {
 			from, to = min(from, f), max(to, t)
@@ -213,7 +213,7 @@ func (d *Dispatcher) examine(li uint32) bool {
 	}
 	d.popFresh(l)
 	if !known {
-		ki = d.addKey(f.hash, li)
+		ki = d.addKey(f.hash)
 	}
 	d.insert(ki, f.offset)
 	k := d.keys.at(ki)

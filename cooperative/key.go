@@ -12,12 +12,12 @@ type key struct {
 	wait       ref   // the first of those that no member and no transaction has
 	taken      uint32
 	waiting    uint32
-	left       uint32
+	near       ref      // one of them, from where others are looked for; or none
 	holder     uint32   // the member that has the taken ones that are no orphans, none if there are none
 	extra      uint32   // in Dispatcher.extras, mostly none
 	in         listName // the list of ready keys that it is in
 	next, prev uint32   // in that list
-	lane       uint16
+	left       uint16
 	asked      bool // in Dispatcher.keyAsks, or asked for
 	live       bool
 }
@@ -137,15 +137,15 @@ func (d *Dispatcher) delist(ki uint32) {
 func (d *Dispatcher) keyOf(hash uint64) uint32 {
 	ki, ok := d.keyBy.find(hash)
 	if !ok {
-		ki = d.addKey(hash, d.laneOf(hash))
+		ki = d.addKey(hash)
 	}
 	return ki
 }
 
 // addKey makes the key with a hash, of which there is none.
-func (d *Dispatcher) addKey(hash uint64, li uint32) uint32 {
+func (d *Dispatcher) addKey(hash uint64) uint32 {
 	ki := d.keys.add(key{
-		hash: hash, lane: uint16(li), head: none, tail: none, wait: none, holder: none, extra: none, in: noList, live: true,
+		hash: hash, head: none, tail: none, wait: none, near: none, holder: none, extra: none, in: noList, live: true,
 	})
 	d.keyBy.put(ki)
 	return ki
@@ -244,7 +244,7 @@ func (d *Dispatcher) readyIn(k *key) listName {
 	case k.wait == none || d.stateOf(k.wait) != Available || d.behindStretch(k) || d.orphans(k) > 0:
 		return noList
 	case d.config.Mode == KeyRange || k.taken == 0:
-		return listName(k.lane)
+		return listName(d.laneOf(k.hash))
 	default:
 		return memberList | listName(k.holder)
 	}

@@ -103,7 +103,7 @@ func (d *Dispatcher) laneOfOffset(offset int64) uint32 {
 // laneOfTaken is the lane of a record that is taken, which may be in the list of a key.
 func (d *Dispatcher) laneOfTaken(wi uint32, offset int64) uint32 {
 	if _, bit := wordOf(offset); d.pages.linked(wi)&bit != 0 {
-		return uint32(d.keys.at(d.pages.link(refOf(wi, offset)).key).lane)
+		return d.laneOf(d.keys.at(d.pages.link(refOf(wi, offset)).key &^ leftBit).hash)
 	}
 	return d.laneOfOffset(offset)
 }
@@ -153,7 +153,7 @@ func (d *Dispatcher) SetAssignment(a Assignment) {
 func (d *Dispatcher) replaceKeys() {
 	for ki := range d.keys.items {
 		k := &d.keys.items[ki]
-		k.in, k.lane = noList, uint16(d.laneOf(k.hash))
+		k.in = noList
 	}
 	for ki := range d.keys.items {
 		if d.keys.items[ki].live {

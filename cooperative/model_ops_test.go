@@ -148,7 +148,7 @@ func (m *model) acknowledge(member string, acks []Ack) error {
 	end := int64(0)
 	for i, a := range acks {
 		o := first[i]
-		if o == Done && (a.Type != Release || a.Start < end) {
+		if a.Type != Release || o == Done && a.Start < end {
 			o = m.judge(member, a) // what was released with an earlier record may be released
 		}
 		end = max(end, a.End)
@@ -376,7 +376,7 @@ func (m *model) restart() error {
 	m.note("restart")
 	var out Changes
 	m.d = New(m.config, m.ledger)
-	m.d.ahead, m.d.leftPart = testAhead, 1
+	m.d.ahead, m.d.leaving = testAhead, testLeaving
 	m.next, m.waiting = nil, nil
 	var archived []int64
 	var pending []Run

@@ -92,7 +92,7 @@ func (d *Dispatcher) dealTracked(c *Candidate, limit int) {
 	ki := d.pages.link(refOf(d.pages.find(number), c.Offset)).key
 	k := d.keys.at(ki)
 	own := memberList | listName(d.hand.member)
-	if k.in == noList || k.in != own && (k.in >= memberList || !d.mayHave(uint32(k.lane))) {
+	if k.in == noList || k.in != own && (k.in >= memberList || !d.mayHave(d.laneOf(k.hash))) {
 		return
 	}
 	d.dealKey(ki, limit)
@@ -123,7 +123,7 @@ func (d *Dispatcher) dealFirst(c *Candidate, limit int) bool {
 	case dealt:
 	}
 	if !known {
-		ki = d.addKey(c.Key.Hash, d.laneOf(c.Key.Hash))
+		ki = d.addKey(c.Key.Hash)
 	}
 	d.insert(ki, c.Offset)
 	k := d.keys.at(ki)

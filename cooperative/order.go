@@ -1,10 +1,13 @@
 package cooperative
 
+import "math"
+
 // The records of a key are a list in the order of their offsets, whose links lead forward
-// only. So the first can be taken out of it, but not one in the middle, since what is before
-// that is not known: it is marked as left, and goes when it is the first, or when the list is
-// swept, which is when more than one has left for every leftPart others. Where the records of
-// a key are done in order, which is what the order is for, none is ever marked.
+// only. To take one out, what is before it has to be known: it is looked for from a record near
+// which others left or came last, a few steps far. So it is found where the records of a key
+// are done in order, which is what the order is for, and some stay behind. Else the record is
+// marked as left, and goes when it is the first, or when the list is swept, which is when more
+// than one has left for every eight others.
 
 // isTracked tells whether a record is in the list of its key.
 func (d *Dispatcher) isTracked(offset int64) bool {
@@ -26,7 +29,10 @@ func (d *Dispatcher) insert(ki uint32, offset int64) ref {
 	}
 	prev := k.tail
 	if prev != none && d.pages.offsetOf(prev) > offset {
-		prev = d.before(ki, offset)
+		prev, _ = d.before(k, offset, math.MaxInt)
+		k.near = r // the next one will be behind it
+	} else if k.near == none {
+		k.near = prev
 	}
 	next := k.head
 	if prev != none {
@@ -39,24 +45,34 @@ func (d *Dispatcher) insert(ki uint32, offset int64) ref {
 		k.tail = r
 	}
 	d.pages.addLink(r, link{key: ki, next: next})
-	d.inserted = r
 	return r
 }
 
-// before is the last in the list of a key before an offset, none if there is none. It is
-// looked for from where a record was put last, since often several come one after another.
-func (d *Dispatcher) before(ki uint32, offset int64) ref {
-	prev, next := none, d.keys.at(ki).head
-	if wi, bit := splitRef(d.inserted); int(wi>>pageShift) < len(d.pages.all.items) && d.pages.linked(wi)&bit != 0 {
-		if l := d.pages.link(d.inserted); l.key&^leftBit == ki && d.pages.offsetOf(d.inserted) < offset {
-			prev, next = d.inserted, l.next
-		}
+// before is the last in the list of a key before an offset, none if there is none. It is not
+// ok if that is too many steps away.
+func (d *Dispatcher) before(k *key, offset int64, steps int) (prev ref, ok bool) {
+	next := k.head
+	if k.near != none && d.pages.offsetOf(k.near) < offset {
+		prev, next = k.near, d.pages.link(k.near).next
+	} else {
+		prev = none
 	}
 	for next != none && d.pages.offsetOf(next) < offset {
+		if steps--; steps < 0 {
+			return none, false
+		}
 		prev, next = next, d.pages.link(next).next
 	}
-	return prev
+	return prev, true
 }
+
+// leaving says how records leave their keys.
+type leaving struct {
+	steps int    // so far what is before one is looked for
+	part  uint32 // one that left is kept for so many others at least
+}
+
+var defaultLeaving = leaving{steps: 8, part: 8}
 
 // leave takes a record from its key, and tells whether its link is to be removed; else that
 // is still needed.
@@ -65,13 +81,23 @@ func (d *Dispatcher) leave(k *key, r ref) bool {
 	if k.wait == r {
 		k.wait = d.nextWaiting(l.next)
 	}
-	if k.head != r {
+	if k.head == r {
+		if k.head = l.next; k.head == none {
+			k.tail = none
+		}
+		if k.near == r {
+			k.near = none
+		}
+		return true
+	}
+	prev, found := d.before(k, d.pages.offsetOf(r), d.leaving.steps)
+	if k.near = prev; !found {
 		l.key |= leftBit
 		k.left++
 		return false
 	}
-	if k.head = l.next; k.head == none {
-		k.tail = none
+	if d.pages.link(prev).next = l.next; l.next == none {
+		k.tail = prev
 	}
 	return true
 }
@@ -104,6 +130,9 @@ func (d *Dispatcher) sweep(k *key) {
 			} else {
 				d.pages.link(last).next = l.next
 			}
+			if k.near == r {
+				k.near = none
+			}
 			d.pages.removeLinks(wi, bit)
 			d.pages.tidy(wi)
 		}
@@ -112,7 +141,9 @@ func (d *Dispatcher) sweep(k *key) {
 	k.tail = last
 }
 
-func (d *Dispatcher) tooManyLeft(k *key) bool { return d.leftPart*k.left > k.taken+k.waiting }
+func (d *Dispatcher) tooManyLeft(k *key) bool {
+	return d.leaving.part*uint32(k.left) > k.taken+k.waiting || k.left == math.MaxUint16
+}
 
 // nextWaiting is the first record from r on that no member and no transaction has.
 func (d *Dispatcher) nextWaiting(r ref) ref {

@@ -11,16 +11,30 @@ import (
 // while; when it is reopened meanwhile, it is dealt in its place.
 func TestARecordIsReopenedThatIsStillInTheListOfItsKey(t *testing.T) {
 	m := stocked(t, testConfig(KeyOrdered), "k", "k", "k", "k")
-	m.d.leftPart = 1
+	m.d.leaving = leaving{steps: 0, part: 1}
 	require.NoError(t, m.acquire("a", Want{MaxRecords: 4}))
-	require.NoError(t, m.acknowledge("a", []Ack{{Run{Start: 1, End: 2}, Accept}}))
+	require.NoError(t, m.acknowledge("a", []Ack{{Run{Start: 2, End: 3}, Accept}}))
 	require.EqualValues(t, 1, m.d.keys.at(0).left)
-	require.NoError(t, m.reopen(Run{Start: 1, End: 2}))
+	require.NoError(t, m.reopen(Run{Start: 2, End: 3}))
 	require.Zero(t, m.d.keys.at(0).left)
 	require.NoError(t, m.acknowledge("a", []Ack{{Run{Start: 0, End: 1}, Release}}))
 	var out Changes
 	got := m.d.Acquire(nil, "b", Want{MaxRecords: 4}, m.now, &out)
 	require.Equal(t, []Delivery{{Run{Start: 0, End: 1}, 2}, {Run{Start: 1, End: 4}, 1}}, got)
+}
+
+// A record that waits for its dead letter is no more of its key, though its link may still be.
+func TestADeadLetterIsWrittenOfARecordThatIsStillInTheListOfItsKey(t *testing.T) {
+	c := testConfig(KeyRange)
+	c.Limits.DeadLetters = true
+	c.Assignment = join(c.Assignment, "a")
+	m := stocked(t, c, "k", "k", "k", "k")
+	m.d.leaving = leaving{part: 1}
+	require.NoError(t, m.acquire("a", Want{MaxRecords: 4}))
+	require.NoError(t, m.acknowledge("a", []Ack{{Run{Start: 2, End: 3}, Reject}}))
+	require.EqualValues(t, 1, m.d.keys.at(0).left)
+	require.NoError(t, m.deadLettered([]int64{2}))
+	require.NoError(t, m.acknowledge("a", []Ack{{Run{Start: 0, End: 2}, Accept}, {Run{Start: 3, End: 4}, Accept}}))
 }
 
 // What left a key never takes more than an eighth of what is there, in whatever order its
@@ -33,7 +47,7 @@ func TestRecordsThatLeftTheirKeyAreFew(t *testing.T) {
 		x.got = []Delivery{{Run: Run{Start: offset, End: offset + 1}}}
 		x.acknowledge("m", Accept)
 		k := x.d.keys.at(0)
-		require.LessOrEqual(t, 8*k.left, k.taken)
+		require.LessOrEqual(t, 8*uint32(k.left), k.taken)
 	}
 	require.NoError(t, x.d.CheckInvariants())
 }
