@@ -8,7 +8,7 @@ type deliveries struct {
 	last uint32 // found last
 }
 
-// counted is the deliveries of 64 offsets, those of a page.
+// counted is the deliveries of 64 offsets, those of a word.
 type counted struct {
 	number int64 // the offsets number*64 to number*64+63
 	mask   uint64
@@ -21,7 +21,7 @@ func newDeliveries() *deliveries {
 	return d
 }
 
-// find is what there is of the offsets of a page, nil if there is nothing.
+// find is what there is of the offsets of a word, nil if there is nothing.
 func (d *deliveries) find(number int64) *counted {
 	if d.last == none || d.all.items[d.last].number != number {
 		i, ok := d.by.find(uint64(number))
@@ -54,7 +54,7 @@ func (d *deliveries) set(offset int64, count uint8) {
 	c.counts[offset&(wordBits-1)] = count
 }
 
-// forget forgets the deliveries of the offsets in a page's mask, and tells whether there
+// forget forgets the deliveries of the offsets in a word's mask, and tells whether there
 // were any.
 func (d *deliveries) forget(number int64, mask uint64) bool {
 	if d.all.used() == 0 {

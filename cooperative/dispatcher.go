@@ -76,7 +76,7 @@ type Dispatcher struct {
 
 	hand      hand
 	gathered  gathered // empty between operations
-	fetched   uint64   // of no use
+	fetched   uint64   // keeps what fetchKeys looks at from being left out
 	keysFirst bool     // whether the next deal begins with keys that had to wait, or with what is new
 	delayed   uint32   // the hold that the running call has made for delayed records
 	back      Run      // records on their way back to the pool

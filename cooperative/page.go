@@ -17,7 +17,7 @@ const (
 
 type page struct {
 	number int64             // the words number*4 to number*4+3
-	taken  [pageWords]uint64 // in a group: acquired, delayed, pending or archiving
+	taken  [pageWords]uint64 // in a hold: acquired, delayed, pending or archiving
 	linked [pageWords]uint64 // in the list of a key, with a link in links
 	links  [pageWords]block  // in pages.links
 	hold   uint32            // of those taken that are in no group
