@@ -259,8 +259,11 @@ func TestDeadLetterTopicsAreCreatedWhenAllowed(t *testing.T) {
 	setGroup(t, cl, "g", "share.auto.offset.reset", "earliest", "errors.deadletterqueue.topic.name", "dlq.made")
 	produceTo(t, b, "orders", 0, "poison")
 	handle(t, work(t, b, "g", "orders"), 1, rejecting("poison"))
+	looking, err := kadm.NewOptClient(kgo.SeedBrokers(b.Addr())) // it makes no topics that it asks for
+	require.NoError(t, err)
+	defer looking.Close()
 	eventually(t, "the topic is there", func() bool {
-		topics, err := adm.ListTopics(t.Context(), "dlq.made")
+		topics, err := looking.ListTopics(t.Context(), "dlq.made")
 		require.NoError(t, err)
 		return topics["dlq.made"].Err == nil
 	})
