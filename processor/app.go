@@ -32,6 +32,7 @@ type App struct {
 	transactor *client.Transactor
 	opener     statestore.Opener
 	cache      *statestore.OffsetCache
+	ends       map[client.TopicPartition]int64 // of the inputs, when the App was opened; nil: not known
 	// measured is what the changelog knows of the group, if nothing else does.
 	measured *assignor.Group
 
@@ -141,7 +142,9 @@ func (a *App) openStates(ctx context.Context) (err error) {
 		a.opener = statestore.InMemory()
 	}
 	if a.durable() {
-		a.cache, err = statestore.ScanOffsets(ctx, a.cfg.fs, a.root(), a.opener, 8)
+		if a.cache, err = statestore.ScanOffsets(ctx, a.cfg.fs, a.root(), a.opener, 8); err == nil && len(a.cache.Tasks()) > 0 {
+			a.findEnds(ctx)
+		}
 	}
 	return err
 }

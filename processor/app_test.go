@@ -20,6 +20,7 @@ func TestCountOnce(t *testing.T) {
 			opts := append(opts, processor.StateDir(t.TempDir()), processor.Name("w1"))
 			a := r.open(c.topology(), opts...)
 			r.requireCounts(r.output(1000))
+			require.Eventually(t, func() bool { return reached(a) == 1000 }, 10*time.Second, 10*time.Millisecond)
 			require.NoError(t, a.Close(context.Background()))
 
 			r.produce(500, 50)
@@ -28,6 +29,16 @@ func TestCountOnce(t *testing.T) {
 			c.check(t)
 		})
 	}
+}
+
+// reached is how many offsets the stores of an App have taken in.
+func reached(a *processor.App) (n int64) {
+	for _, s := range a.Status() {
+		for _, at := range s.Reached {
+			n += max(0, at.Next)
+		}
+	}
+	return n
 }
 
 func TestGrow(t *testing.T) {

@@ -172,14 +172,23 @@ func (a *App) claim() assignor.Claim {
 	c := a.knownPlan()
 	c.Name, c.Initial = a.cfg.name, a.cfg.initial
 	if a.cache != nil {
-		c.OnDisk = a.cache.Tasks()
+		c.OnDisk = a.stored(&c)
 	}
 	ready := make(map[int32]assignor.Area)
 	for _, t := range a.allTasks() {
 		has := t.has()
 		r, lag := t.readiness(a.cfg.threshold)
 		ready[t.bucket] = r
-		c.Tasks = append(c.Tasks, assignor.TaskState{Bucket: t.bucket, Active: has.active, Rebuild: has.rebuild, Ready: r, Lag: lag})
+		said := assignor.TaskState{Bucket: t.bucket, Active: has.active, Rebuild: has.rebuild, Ready: r, Lag: lag}
+		if c.Group != nil {
+			for _, at := range a.reachedIn(c.Group, t.offsets(), has.rebuild) {
+				if at.Next >= 0 {
+					said.Reached = append(said.Reached, assignor.Reached{Topic: at.Topic, Next: at.Next,
+						Slots: assignor.Slots{Partition: at.Partition, Lo: at.Slots.Lo, Hi: at.Slots.Hi}})
+				}
+			}
+		}
+		c.Tasks = append(c.Tasks, said)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,16 +15,23 @@ type TaskStatus struct {
 	Active, Rebuild []client.AssignedSlots
 	// Lag is how many offsets Rebuild is behind the ledger, of all partitions together.
 	Lag int64
+	// Reached is how far its store is in both, as it was lately; nothing with AckOnPunctuate.
+	Reached []Reached
 	// ReadBytes are the bytes of the records that were fetched for what it reads now.
 	ReadBytes int64
 }
 
 // Status is what this member does, by bucket.
 func (a *App) Status() (all []TaskStatus) {
+	group := a.measure()
 	for _, t := range a.allTasks() {
 		has := t.has()
 		_, lag := t.readiness(a.cfg.threshold)
-		all = append(all, TaskStatus{Bucket: t.bucket, Active: a.slotsOf(has.active), Rebuild: a.slotsOf(has.rebuild), Lag: lag, ReadBytes: t.readBytes()})
+		s := TaskStatus{Bucket: t.bucket, Active: a.slotsOf(has.active), Rebuild: a.slotsOf(has.rebuild), Lag: lag, ReadBytes: t.readBytes()}
+		if a.topology.Ack == AckAtProcess {
+			s.Reached = a.reachedIn(&group, t.offsets(), has.active.Union(has.rebuild))
+		}
+		all = append(all, s)
 	}
 	slices.SortFunc(all, func(x, y TaskStatus) int { return cmp.Compare(x.Bucket, y.Bucket) })
 	return all

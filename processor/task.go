@@ -44,6 +44,9 @@ type task struct {
 	emitted bool
 	// staged: some of what is to be read waits until other partitions were read so far.
 	staged bool
+	// looked is when others were last shown how far the store is, and unseen that it has gone on.
+	looked time.Time
+	unseen bool
 
 	// mu guards what others see.
 	mu struct {
@@ -53,6 +56,7 @@ type task struct {
 		feeds, rebuilding []*feed
 		follower          *follower // what builds up state of a changelog
 		staged            bool
+		offsets           []statestore.Offset // of the store, by their lowest slots, as they were lately
 	}
 }
 
@@ -156,6 +160,9 @@ func (t *task) follows() bool {
 
 // wait waits for a change, for records, or for a moment.
 func (t *task) wait(until time.Time) (next change, changed bool) {
+	if t.unseen {
+		t.lookAtStore()
+	}
 	var timer <-chan time.Time
 	if !until.IsZero() {
 		timer = time.After(until.Sub(t.app.cfg.now()))
@@ -267,7 +274,7 @@ func (t *task) openAll() error {
 	if err != nil {
 		return &fatalError{err}
 	}
-	t.chain, t.open = chain, make(acks)
+	t.chain, t.open, t.unseen = chain, make(acks), true
 	return t.addFeeds()
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -247,6 +248,9 @@ func (t *task) offsetsOf(offsets []statestore.Offset, b *batch, before int) []st
 // succeeded goes on behind a unit.
 func (t *task) succeeded(u *unit) {
 	t.tries = 0
+	if t.unseen = true; t.app.cfg.now().Sub(t.looked) > time.Second {
+		t.lookAtStore()
+	}
 	if t.failed.alone > 0 {
 		t.failed.alone = 0 // the one that failed is next
 	} else if u.records+u.replayed > 0 {

@@ -30,9 +30,9 @@ func processorsDescribeCommand(c *cli) *cobra.Command {
 		Long: `Show the members, tasks and key slots of a group of processors, and how far it is.
 
 A task is a bucket of linear hashing. A member processes what is active of it; what it
-rebuilds it builds up the state of, while another member processes that. LAG is how many
-offsets it was behind the group's ledger when it last joined, which is not now: it joins
-again when it is close enough to take over.
+rebuilds it builds up the state of, while another member processes that. OFFSET is the next
+that its store had to take in, and LAG how many offsets it was behind the group's ledger, when
+it last joined, which is not now: it joins again when it is close enough to take over.
 
 MAX COMMIT is one past the highest offset that the group has processed, and what a task that
 rebuilds has to come to; below STABLE everything is processed.`,

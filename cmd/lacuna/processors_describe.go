@@ -46,6 +46,9 @@ type processorSlots struct {
 	Partition int32  `json:"partition"`
 	First     uint16 `json:"first_slot"`
 	Last      uint16 `json:"last_slot"`
+	// SaidNext, of what is rebuilt, is the next offset that the store had to take in when the member
+	// joined; absent if it had taken in nothing of some of the slots.
+	SaidNext *int64 `json:"said_next,omitempty"`
 }
 
 // saidMember is what a member said when it joined, and what it was told.
@@ -92,8 +95,12 @@ func (d *describedProcessors) add(said []saidMember) {
 		m := processorMember{ID: s.MemberID, Name: s.claim.Name, ClientID: s.ClientID, Host: s.ClientHost,
 			Idle: slices.Contains(s.assignment.Idle, s.MemberID)}
 		for _, t := range s.assignment.Tasks {
-			m.Tasks = append(m.Tasks, processorTask{Bucket: t.Bucket, SaidLag: saidLag(&s.claim, t),
-				Active: slotsOf(&s.assignment.Group, t.Active), Rebuild: slotsOf(&s.assignment.Group, t.Rebuild)})
+			task := processorTask{Bucket: t.Bucket, SaidLag: saidLag(&s.claim, t),
+				Active: slotsOf(&s.assignment.Group, t.Active), Rebuild: slotsOf(&s.assignment.Group, t.Rebuild)}
+			for i := range task.Rebuild {
+				task.Rebuild[i].SaidNext = saidNext(&s.claim, t.Bucket, &task.Rebuild[i])
+			}
+			m.Tasks = append(m.Tasks, task)
 		}
 		d.Members = append(d.Members, m)
 	}
@@ -109,6 +116,32 @@ func saidLag(claim *assignor.Claim, t assignor.Task) *int64 {
 		}
 	}
 	return nil
+}
+
+// saidNext is the least offset that a member said its store had come to in some slots, nil if it
+// did not say so of all of them.
+func saidNext(claim *assignor.Claim, bucket int32, of *processorSlots) (least *int64) {
+	slots := int(of.First) // those below were said
+	for i := range claim.Tasks {
+		if claim.Tasks[i].Bucket != bucket {
+			continue
+		}
+		said := slices.Clone(claim.Tasks[i].Reached)
+		slices.SortFunc(said, func(x, y assignor.Reached) int { return cmp.Compare(x.Lo, y.Lo) })
+		for _, at := range said {
+			if at.Topic != of.Topic || at.Partition != of.Partition || int(at.Lo) > slots || int(at.Hi) < slots || slots > int(of.Last) {
+				continue
+			}
+			slots = int(at.Hi) + 1
+			if least == nil || at.Next < *least {
+				least = &at.Next
+			}
+		}
+	}
+	if slots <= int(of.Last) {
+		return nil
+	}
+	return least
 }
 
 func slotsOf(group *assignor.Group, area assignor.Area) (all []processorSlots) {
@@ -140,7 +173,7 @@ func (d *describedProcessors) writeMembers(c *cli) error {
 		return nil
 	}
 	members := newTable("MEMBER", "NAME", "CLIENT", "HOST", "BUCKETS")
-	tasks := newTable(">BUCKET", "STATE", "NAME", "TOPIC", ">PARTITION", ">SLOTS", ">LAG", "MEMBER")
+	tasks := newTable(">BUCKET", "STATE", "NAME", "TOPIC", ">PARTITION", ">SLOTS", ">OFFSET", ">LAG", "MEMBER")
 	any := false
 	for _, m := range d.Members {
 		var buckets []string
@@ -166,7 +199,7 @@ func (d *describedProcessors) writeMembers(c *cli) error {
 
 func addSlots(t *table, m *processorMember, bucket int32, state string, slots []processorSlots, lag *int64) {
 	for _, s := range slots {
-		t.add(bucket, state, orDash(m.Name), s.Topic, s.Partition, fmt.Sprintf("%d-%d", s.First, s.Last), maxCommitOrDash(lag), m.ID)
+		t.add(bucket, state, orDash(m.Name), s.Topic, s.Partition, fmt.Sprintf("%d-%d", s.First, s.Last), maxCommitOrDash(s.SaidNext), maxCommitOrDash(lag), m.ID)
 	}
 }
 

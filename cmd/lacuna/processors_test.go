@@ -100,7 +100,10 @@ func TestProcessorsAreDescribed(t *testing.T) {
 	said := []saidMember{
 		{DescribedGroupMember: member("c"), claim: assignor.Claim{Name: "w3"}, assignment: told()},
 		{DescribedGroupMember: member("b"), assignment: told(assignor.Task{Bucket: 1, Rebuild: right}),
-			claim: assignor.Claim{Name: "w2", Tasks: []assignor.TaskState{{Bucket: 1, Rebuild: right, Lag: 12}}}},
+			claim: assignor.Claim{Name: "w2", Tasks: []assignor.TaskState{{Bucket: 1, Rebuild: right, Lag: 12, Reached: []assignor.Reached{
+				{Topic: "in", Slots: assignor.Slots{Partition: 0, Lo: 40000, Hi: 65535}, Next: 9},
+				{Topic: "in", Slots: assignor.Slots{Partition: 0, Lo: 32768, Hi: 39999}, Next: 7},
+				{Topic: "in", Slots: assignor.Slots{Partition: 1, Lo: 40000, Hi: 65535}, Next: 5}}}}}},
 		{DescribedGroupMember: member("a"), assignment: told(assignor.Task{Bucket: 0, Active: left.Union(right)}),
 			claim: assignor.Claim{Name: "w1"}},
 	}
@@ -109,10 +112,10 @@ func TestProcessorsAreDescribed(t *testing.T) {
 
 	require.Equal(t, 2, d.Buckets)
 	require.EqualValues(t, 1, d.InitialBuckets)
-	lag := int64(12)
+	lag, next := int64(12), int64(7)
 	require.Equal(t, []processorMember{
-		{ID: "a", Name: "w1", Tasks: []processorTask{{Bucket: 0, Active: []processorSlots{{"in", 0, 0, 65535}, {"in", 1, 0, 65535}}}}},
-		{ID: "b", Name: "w2", Tasks: []processorTask{{Bucket: 1, SaidLag: &lag, Rebuild: []processorSlots{{"in", 0, 32768, 65535}, {"in", 1, 32768, 65535}}}}},
+		{ID: "a", Name: "w1", Tasks: []processorTask{{Bucket: 0, Active: []processorSlots{{"in", 0, 0, 65535, nil}, {"in", 1, 0, 65535, nil}}}}},
+		{ID: "b", Name: "w2", Tasks: []processorTask{{Bucket: 1, SaidLag: &lag, Rebuild: []processorSlots{{"in", 0, 32768, 65535, &next}, {"in", 1, 32768, 65535, nil}}}}},
 		{ID: "c", Name: "w3", Idle: true},
 	}, d.Members)
 }

@@ -18,6 +18,23 @@ type TaskState struct {
 	Ready Area
 	// Lag is how many offsets Rebuild is behind the ledger, for people.
 	Lag int64
+	// Reached is how far the state is in Rebuild, for people.
+	Reached []Reached
+}
+
+// Reached is how far a state is in some slots of a partition: Next is the next offset that it
+// takes in.
+type Reached struct {
+	Topic string
+	Slots
+	Next int64
+}
+
+// Stored is a state on the disk of a member.
+type Stored struct {
+	Bucket int32
+	// Lag is how many offsets it was behind the inputs when the member began; -1: it did not look.
+	Lag int64
 }
 
 // Claim is what a member says of itself when it joins.
@@ -33,9 +50,9 @@ type Claim struct {
 	Holders    []string
 	Idle       []string
 	Tasks      []TaskState
-	// OnDisk are the buckets that it has a state of from before, for a member that comes back
-	// under another id.
-	OnDisk []int32
+	// OnDisk are the states that it has from before, for a member that comes back under
+	// another id.
+	OnDisk []Stored
 }
 
 // Member is a member of a generation.

@@ -17,7 +17,10 @@ import (
 //	claim      => version name initial known(0/1) [group generation+1 holders idle] tasks onDisk
 //	assignment => version group holders idle tasks
 //	group      => initial topics; topic => name id(16 bytes) partitions fold grown; grown => ends; ends => offsets
-//	task       => bucket active rebuild (ready lag, in a claim); area => spans; span => from length
+//	onDisk     => stored; stored => bucket lag+1
+//	task       => bucket active rebuild (ready lag reached, in a claim)
+//	reached    => ranges; range => topic partition first last next
+//	area => spans; span => from length
 const codecVersion = 2
 
 // ErrMalformed marks bytes that are not a claim or an assignment.
@@ -43,10 +46,22 @@ func AppendClaim(b []byte, c *Claim) []byte {
 		b = binary.AppendUvarint(b, uint64(t.Bucket))
 		b = appendArea(appendArea(appendArea(b, t.Active), t.Rebuild), t.Ready)
 		b = binary.AppendUvarint(b, uint64(t.Lag))
+		b = appendReached(b, t.Reached)
 	}
 	b = binary.AppendUvarint(b, uint64(len(c.OnDisk)))
-	for _, bucket := range c.OnDisk {
-		b = binary.AppendUvarint(b, uint64(bucket))
+	for _, s := range c.OnDisk {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.Bucket)), uint64(s.Lag+1))
+	}
+	return b
+}
+
+func appendReached(b []byte, all []Reached) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for i := range all {
+		b = appendString(b, all[i].Topic)
+		for _, n := range []uint64{uint64(all[i].Partition), uint64(all[i].Lo), uint64(all[i].Hi), uint64(all[i].Next)} {
+			b = binary.AppendUvarint(b, n)
+		}
 	}
 	return b
 }
@@ -133,10 +148,13 @@ func DecodeClaim(b []byte) (c Claim, err error) {
 		t := TaskState{Bucket: r.int32()}
 		t.Active, t.Rebuild, t.Ready = r.area(), r.area(), r.area()
 		t.Lag = int64(r.number(1<<63 - 1))
+		for range r.count() {
+			t.Reached = append(t.Reached, r.reached())
+		}
 		c.Tasks = append(c.Tasks, t)
 	}
 	for range r.count() {
-		c.OnDisk = append(c.OnDisk, r.int32())
+		c.OnDisk = append(c.OnDisk, Stored{Bucket: r.int32(), Lag: int64(r.number(1<<62)) - 1})
 	}
 	return c, r.end("claim")
 }
@@ -252,6 +270,17 @@ func (r *reader) topic() (t Topic) {
 		t.Grown = append(t.Grown, ends)
 	}
 	return t
+}
+
+func (r *reader) reached() (n Reached) {
+	n.Topic = r.string()
+	n.Partition = int32(r.number(maxPartitions))
+	n.Lo, n.Hi = uint16(r.number(keyfilter.Slots-1)), uint16(r.number(keyfilter.Slots-1))
+	if n.Lo > n.Hi {
+		r.fail()
+	}
+	n.Next = int64(r.number(math.MaxInt64))
+	return n
 }
 
 // area reads spans, which stand in order and do not touch.

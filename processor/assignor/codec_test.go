@@ -10,8 +10,9 @@ func aClaim() Claim {
 	return Claim{
 		Name: "host", Initial: 3, Generation: 8, Group: &Group{Initial: 2, Topics: map[string]Topic{
 			"in": {ID: [16]byte{7}, Partitions: 4, Fold: 2, Grown: [][]int64{{1 << 40, 3}}}, "other": {Partitions: 1, Fold: 1}}},
-		Holders: []string{"a", "b"}, Idle: []string{"c"}, OnDisk: []int32{0, 7},
-		Tasks: []TaskState{{Bucket: 1, Active: Area{{0, 3}, {5, 131072}}, Rebuild: Area{{3, 5}}, Ready: Area{{3, 4}}, Lag: 12}},
+		Holders: []string{"a", "b"}, Idle: []string{"c"}, OnDisk: []Stored{{0, -1}, {7, 90}},
+		Tasks: []TaskState{{Bucket: 1, Active: Area{{0, 3}, {5, 131072}}, Rebuild: Area{{3, 5}}, Ready: Area{{3, 4}}, Lag: 12,
+			Reached: []Reached{{"in", Slots{3, 7, 65535}, 1 << 40}}}},
 	}
 }
 
@@ -24,7 +25,7 @@ func anAssignment() Assignment {
 }
 
 func TestWhatIsSaidIsRead(t *testing.T) {
-	for _, c := range []Claim{aClaim(), {Generation: -1}, {Name: "new", Initial: 65536, Generation: -1, OnDisk: []int32{3}}} {
+	for _, c := range []Claim{aClaim(), {Generation: -1}, {Name: "new", Initial: 65536, Generation: -1, OnDisk: []Stored{{3, 0}}}} {
 		read, err := DecodeClaim(AppendClaim(nil, &c))
 		require.NoError(t, err)
 		require.Equal(t, c, read)

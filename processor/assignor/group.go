@@ -56,6 +56,15 @@ func (g *Group) Slots(topic string, a Area) (all []Slots) {
 	return all
 }
 
+// Bucket is the area of a bucket when there are so many; none if it is not one of them.
+func (g *Group) Bucket(bucket, buckets int32) Area {
+	all, err := keyfilter.NewBuckets(g.Initial, buckets)
+	if err != nil || bucket < 0 || bucket >= buckets {
+		return nil
+	}
+	return g.bucket(all, bucket)
+}
+
 // bucket is the area of a bucket. The line of as many partitions as there are initial buckets
 // has units for points.
 func (g *Group) bucket(buckets keyfilter.Buckets, bucket int32) Area {

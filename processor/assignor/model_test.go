@@ -21,7 +21,10 @@ type simMember struct {
 func (m *simMember) says() Claim {
 	c := m.claim
 	c.Tasks = slices.Clone(c.Tasks)
-	c.OnDisk = slices.Sorted(maps.Keys(m.disk))
+	c.OnDisk = nil
+	for _, bucket := range slices.Sorted(maps.Keys(m.disk)) {
+		c.OnDisk = append(c.OnDisk, Stored{Bucket: bucket})
+	}
 	return c
 }
 

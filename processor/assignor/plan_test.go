@@ -17,7 +17,7 @@ func found(partitions int32) map[string]Input {
 
 func TestAnIdleMemberWithAStateOnDisk(t *testing.T) {
 	group := &Group{Initial: 1, Topics: one(1)}
-	plan, err := Assign([]Member{{ID: "w", Claim: Claim{Group: group, Generation: 3, Holders: []string{"gone"}, Idle: []string{"w"}, OnDisk: []int32{0}}}},
+	plan, err := Assign([]Member{{ID: "w", Claim: Claim{Group: group, Generation: 3, Holders: []string{"gone"}, Idle: []string{"w"}, OnDisk: []Stored{{Bucket: 0}}}}},
 		found(1))
 	require.NoError(t, err)
 	require.Equal(t, []string{"w"}, plan["w"].Holders)
@@ -122,13 +122,15 @@ func TestWhoComesBackToWhat(t *testing.T) {
 	group := &Group{Initial: 4, Topics: one(1)}
 	for name, c := range map[string]struct {
 		holders []string
-		a, b    []int32
+		a, b    []Stored
 		want    []string
 	}{
-		"most in common":     {[]string{"x", "x", "y", "y"}, []int32{0, 2, 3}, []int32{0, 1, 2}, []string{"b", "b", "a", "a"}},
-		"the least besides":  {[]string{"x", "y", "p", "q"}, []int32{0, 1}, []int32{0}, []string{"b", "a", "p", "q"}},
-		"not what is not":    {[]string{"x", "y", "p", "q"}, []int32{1, 9}, []int32{2}, []string{"b", "a", "p", "q"}},
-		"not what is living": {[]string{"x", "y", "p", "q"}, []int32{2, 3}, []int32{0, 2}, []string{"b", "a", "p", "q"}},
+		"most in common":     {[]string{"x", "x", "y", "y"}, []Stored{{0, 0}, {2, 0}, {3, 0}}, []Stored{{0, 0}, {1, 0}, {2, 0}}, []string{"b", "b", "a", "a"}},
+		"the least besides":  {[]string{"x", "y", "p", "q"}, []Stored{{0, 0}, {1, 0}}, []Stored{{0, 0}}, []string{"b", "a", "p", "q"}},
+		"not what is not":    {[]string{"x", "y", "p", "q"}, []Stored{{1, 0}, {9, 0}}, []Stored{{2, 0}}, []string{"b", "a", "p", "q"}},
+		"not what is living": {[]string{"x", "y", "p", "q"}, []Stored{{2, 0}, {3, 0}}, []Stored{{0, 0}, {2, 0}}, []string{"b", "a", "p", "q"}},
+		"the least behind":   {[]string{"x", "y", "p", "q"}, []Stored{{0, 9}}, []Stored{{0, 8}, {1, 100}}, []string{"b", "a", "p", "q"}},
+		"known to be behind": {[]string{"x", "y", "p", "q"}, []Stored{{0, -1}}, []Stored{{0, 1 << 40}, {9, 0}}, []string{"b", "a", "p", "q"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			members := []Member{{ID: "a", Claim: Claim{OnDisk: c.a}}, {ID: "b", Claim: Claim{OnDisk: c.b}}}

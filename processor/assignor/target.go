@@ -152,24 +152,27 @@ func comeBack(holders []string, is, holds map[string]bool, members []Member) map
 	type match struct {
 		gone, id     string
 		common, disk int
+		lag          int64
 	}
 	var matches []match
 	for _, m := range members {
 		if holds[m.ID] {
 			continue
 		}
-		common := make(map[string]int)
-		for _, bucket := range m.Claim.OnDisk {
-			if bucket >= 0 && int(bucket) < len(holders) && holders[bucket] != "" && !is[holders[bucket]] {
-				common[holders[bucket]]++
+		common, lag := make(map[string]int), make(map[string]int64)
+		for _, s := range m.Claim.OnDisk {
+			if s.Bucket >= 0 && int(s.Bucket) < len(holders) && holders[s.Bucket] != "" && !is[holders[s.Bucket]] {
+				gone := holders[s.Bucket]
+				common[gone]++
+				lag[gone] += s.behind()
 			}
 		}
 		for _, gone := range slices.Sorted(maps.Keys(common)) {
-			matches = append(matches, match{gone, m.ID, common[gone], len(m.Claim.OnDisk)})
+			matches = append(matches, match{gone, m.ID, common[gone], len(m.Claim.OnDisk), lag[gone]})
 		}
 	}
 	slices.SortStableFunc(matches, func(x, y match) int {
-		return cmp.Or(cmp.Compare(y.common, x.common), cmp.Compare(x.disk, y.disk))
+		return cmp.Or(cmp.Compare(y.common, x.common), cmp.Compare(x.lag, y.lag), cmp.Compare(x.disk, y.disk))
 	})
 	places, used := make(map[string]string), make(map[string]bool)
 	for _, m := range matches {
@@ -178,4 +181,13 @@ func comeBack(holders []string, is, holds map[string]bool, members []Member) map
 		}
 	}
 	return places
+}
+
+// behind is the lag to compare by: one that is not known is more than any other.
+func (s *Stored) behind() int64 {
+	const most = 1 << 46 // 65,536 of them fit an int64
+	if s.Lag < 0 {
+		return most
+	}
+	return min(s.Lag, most)
 }
