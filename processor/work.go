@@ -91,7 +91,7 @@ func (t *task) do(u *unit, work func() (acks, error)) error {
 			err = t.log.emit(u.offsets, emit)
 		}
 		if err == nil && len(done) == 0 {
-			done = t.fence()
+			done = t.fence(done)
 		}
 		return done, err
 	})
@@ -101,16 +101,16 @@ func (t *task) do(u *unit, work func() (acks, error)) error {
 	return err
 }
 
-// fence acknowledges nothing, which a transaction is aborted for if the group does not have the
+// fence adds to what acknowledges nothing that it does so, which a transaction is aborted for if the group does not have the
 // member any more: what it emits without an acknowledgement is another's to emit then.
-func (t *task) fence() acks {
+func (t *task) fence(nothing acks) acks {
 	if !t.app.cfg.exactlyOnce || !t.emitted {
-		return nil
+		return nothing
 	}
 	for _, f := range t.feeds {
 		return acks{f: {f.tps[0]: nil}}
 	}
-	return nil
+	return nothing
 }
 
 // partitionOf is where a record is from.
