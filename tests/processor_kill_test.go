@@ -27,8 +27,8 @@ type processorRun struct {
 	proxy    *eosProxy
 	broker   *process
 	producer *kgo.Client
-	seats    [3]*processorProcess
-	dirs     [3]string
+	seats    [5]*processorProcess
+	dirs     [5]string
 	versions map[string]int // produced of each key
 	inputs   int
 }
@@ -116,9 +116,9 @@ func (r *processorRun) produce(n int) {
 	require.NoError(r.t, r.producer.Flush(r.t.Context()))
 }
 
-// event is something that happens to the processes.
-func (r *processorRun) event() {
-	seat := r.rng.IntN(len(r.seats))
+// event is something that happens to the processes of the first seats.
+func (r *processorRun) event(seats int) {
+	seat := r.rng.IntN(seats)
 	p := r.seats[seat]
 	switch k := r.rng.IntN(10); {
 	case p == nil:
@@ -142,14 +142,40 @@ func (r *processorRun) event() {
 	}
 }
 
-// run lets so many things happen, and ends with all processes stopped in good order once
-// the outputs tell of every input. It returns all outputs that were committed.
+// run lets so many things happen to three seats, and drains them.
 func (r *processorRun) run(events int, inputs func(*kgo.Record) int) (out []*kgo.Record) {
 	r.hire(0)
 	for range events {
 		r.produce(20 + r.rng.IntN(40))
-		r.event()
+		r.event(3)
 	}
+	return r.drain(inputs)
+}
+
+// grow grows the group from 1 to 2, 3 and 5 processes and shrinks it to 2, while some are
+// killed, and drains it.
+func (r *processorRun) grow(inputs func(*kgo.Record) int) (out []*kgo.Record) {
+	for _, n := range []int{1, 2, 3, 5, 2} {
+		for seat, p := range r.seats {
+			switch {
+			case seat < n && p == nil:
+				r.hire(seat)
+			case seat >= n && p != nil:
+				p.dismiss()
+				r.seats[seat] = nil
+			}
+		}
+		for range 3 {
+			r.produce(20 + r.rng.IntN(40))
+			r.event(n)
+		}
+	}
+	return r.drain(inputs)
+}
+
+// drain ends with all processes stopped in good order once the outputs tell of every input. It
+// returns all outputs that were committed.
+func (r *processorRun) drain(inputs func(*kgo.Record) int) (out []*kgo.Record) {
 	if r.seats[0] == nil {
 		r.hire(0)
 	}
@@ -244,13 +270,31 @@ func TestCountingProcessorsKilled(t *testing.T) {
 	for seed := range seeds(t, scaled(2, 12)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			r := newProcessorRun(t, countKind, true, uint64(seed))
-			out := r.run(8, func(*kgo.Record) int { return 1 })
-			last := make(map[string]int)
-			for _, o := range out {
-				last[string(o.Key)]++
-				require.Equal(t, strconv.Itoa(last[string(o.Key)]), string(o.Value), "count of %s at offset %d", o.Key, o.Offset)
-			}
-			require.Equal(t, r.versions, last)
+			r.requireCounts(r.run(8, func(*kgo.Record) int { return 1 }))
 		})
 	}
+}
+
+// TestProcessorsGrowWhileKilled is the same while the group grows and shrinks.
+func TestProcessorsGrowWhileKilled(t *testing.T) {
+	if !long() {
+		t.Skip("processes that are killed for a while: LACUNA_LONG")
+	}
+	for seed := range seeds(t, 4) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			r := newProcessorRun(t, countKind, true, uint64(seed))
+			r.requireCounts(r.grow(func(*kgo.Record) int { return 1 }))
+		})
+	}
+}
+
+// requireCounts checks that each count of each key is among outputs, once and in order.
+func (r *processorRun) requireCounts(out []*kgo.Record) {
+	r.t.Helper()
+	last := make(map[string]int)
+	for _, o := range out {
+		last[string(o.Key)]++
+		require.Equal(r.t, strconv.Itoa(last[string(o.Key)]), string(o.Value), "count of %s at offset %d", o.Key, o.Offset)
+	}
+	require.Equal(r.t, r.versions, last)
 }
