@@ -20,13 +20,19 @@ import (
 type crashJob struct {
 	ack  processor.Ack
 	once bool
+	// changelog: states are built up from one, not from the input.
+	changelog bool
 }
 
 func (j crashJob) String() string {
-	if j.once {
-		return j.ack.String() + ", exactly once"
+	name := j.ack.String()
+	if j.changelog {
+		name += " with a changelog"
 	}
-	return j.ack.String() + ", at least once"
+	if j.once {
+		return name + ", exactly once"
+	}
+	return name + ", at least once"
 }
 
 // topology is what the job runs. What is out of order is told.

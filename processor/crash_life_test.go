@@ -69,6 +69,9 @@ func (w *crashWorld) lifeOpts(l *crashLife, s *crashSeat, left *vfs.MemFS) []pro
 	if w.job.ack == processor.AckAtProcess && w.rng.IntN(2) == 0 {
 		opts = append(opts, processor.StoreOpener(statestore.Pebble(statestore.SyncEach())))
 	}
+	if w.job.changelog {
+		opts = append(opts, processor.Changelog("log"))
+	}
 	return append(opts, w.opts...)
 }
 

@@ -171,7 +171,7 @@ func crashRunsOf(job crashJob, seeds int) (all []crashRun) {
 }
 
 // crashWorkers is how many runs go on at a time. They wait more than they work.
-const crashWorkers = 8
+const crashWorkers = 12
 
 // runAll makes runs until one goes wrong, and tells of each that came to its plan.
 func runAll(ctx context.Context, runs []crashRun, came func(crashRun), opts ...processor.Option) error {
@@ -213,8 +213,12 @@ func eachSeed(seeds int, run func(seed uint64) error) error {
 	return working.Wait()
 }
 
-// crashJobs are both kinds of acknowledging, at least and exactly once.
-var crashJobs = []crashJob{{processor.AckAtProcess, false}, {processor.AckAtProcess, true}, {processor.AckOnPunctuate, false}, {processor.AckOnPunctuate, true}}
+// crashJobs are both kinds of acknowledging, at least and exactly once, and a changelog exactly
+// once; at least once what a changelog has taken in may be taken in again.
+var crashJobs = []crashJob{
+	{ack: processor.AckAtProcess}, {ack: processor.AckAtProcess, once: true}, {ack: processor.AckAtProcess, once: true, changelog: true},
+	{ack: processor.AckOnPunctuate}, {ack: processor.AckOnPunctuate, once: true},
+}
 
 // TestProcessorCrashes kills a process of processors, the broker, or both at every step
 // between store, sink and ledger, and more at random after that. No input is lost, and none is
@@ -224,7 +228,7 @@ func TestProcessorCrashes(t *testing.T) {
 	t.Parallel()
 	seeds := crashSeeds
 	if os.Getenv("LACUNA_LONG") != "" {
-		seeds = 50
+		seeds = 40
 	}
 	for _, job := range crashJobs {
 		t.Run(job.String(), func(t *testing.T) {
