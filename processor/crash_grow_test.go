@@ -133,7 +133,7 @@ func (w *crashWorld) comeBack(k killed) error {
 		return err
 	}
 	for _, s := range w.seats {
-		if s.life == nil {
+		if w.vacant(s) {
 			if w.rng.IntN(3) == 0 {
 				s.disk = vfs.NewCrashableMem()
 			}
@@ -263,7 +263,7 @@ func (w *crashWorld) growTo(n int, before map[int32]holding, violent bool) (afte
 }
 
 func runGrowth(ctx context.Context, job crashJob, seed uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	w, err := newCrashWorld(ctx, job, seed)
 	if err == nil {

@@ -30,6 +30,13 @@ type crashLife struct {
 	app    atomic.Pointer[processor.App]
 }
 
+// vacant tells that nobody is on a seat.
+func (w *crashWorld) vacant(s *crashSeat) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return s.life == nil
+}
+
 // hire begins a life of a seat.
 func (w *crashWorld) hire(s *crashSeat) {
 	w.mu.Lock()
@@ -53,7 +60,7 @@ func (w *crashWorld) lifeOpts(l *crashLife, s *crashSeat, left *vfs.MemFS) []pro
 	}))
 	opts := []processor.Option{
 		processor.KafkaOpts(w.kafkaOpts(l.link, l.name)...), processor.Name(s.name), processor.StateDir("state"), processor.StateFS(disk),
-		processor.TransactionTimeout(time.Second), processor.HandOverThreshold(5), processor.UnitRecords(1 + w.rng.IntN(8)),
+		processor.HandOverThreshold(5), processor.UnitRecords(1 + w.rng.IntN(8)),
 		processor.MemberOpts(kgo.SessionTimeout(w.session), kgo.HeartbeatInterval(20*time.Millisecond), kgo.RebalanceTimeout(5*time.Second)),
 		processor.OnEvents(processor.Hooks{
 			Failed:    func(err error) { w.note("%s: failed: %v", l.name, err) },

@@ -64,9 +64,10 @@ func (w *crashWorld) crashes(plan crashPlan) (came bool, err error) {
 	return came, err
 }
 
+// hireAll hires for the seats where nobody is.
 func (w *crashWorld) hireAll() {
 	for _, s := range w.seats {
-		if s.life == nil { // only who sets a trap could be killed meanwhile
+		if w.vacant(s) {
 			w.hire(s)
 		}
 	}
@@ -116,7 +117,7 @@ func (w *crashWorld) crashOnce(plan crashPlan) (came bool, err error) {
 
 // runCrashes is a world from its beginning to its end.
 func runCrashes(ctx context.Context, job crashJob, plan crashPlan, seed uint64, opts ...processor.Option) (came bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	w, err := newCrashWorld(ctx, job, seed, opts...)
 	if err == nil {
@@ -171,7 +172,7 @@ func crashRunsOf(job crashJob, seeds int) (all []crashRun) {
 }
 
 // crashWorkers is how many runs go on at a time. They wait more than they work.
-const crashWorkers = 12
+const crashWorkers = 6
 
 // runAll makes runs until one goes wrong, and tells of each that came to its plan.
 func runAll(ctx context.Context, runs []crashRun, came func(crashRun), opts ...processor.Option) error {

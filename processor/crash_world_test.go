@@ -214,7 +214,7 @@ func (w *crashWorld) produceKey(number int) {
 var errLate = errors.New("it takes too long")
 
 // nudgeAfter is how long nothing may be emitted while something should be.
-const nudgeAfter = time.Second
+const nudgeAfter = 2 * time.Second
 
 // await waits until all inputs are emitted, or until what is fired.
 func (w *crashWorld) await(fired <-chan struct{}) (sprung bool, err error) {

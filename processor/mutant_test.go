@@ -81,16 +81,17 @@ var AckWhenProcessed = Mutant{"acknowledge before the punctuation", func(m *muta
 	if t == nil {
 		return m.right.do(ctx, work)
 	}
-	at := t.used()
+	at, early := t.used(), make(acks)
+	t.open = make(acks) // it was acknowledged
 	return m.right.do(ctx, func(emit func(*kgo.Record) error) (acks, error) {
 		done, err := work(emit)
-		if done == nil {
-			return done, err // a punctuation, which acknowledges nothing or what is open
-		}
 		for i, b := range t.queue {
 			for _, r := range b.records[at[i]:b.used] {
-				done.add(b.feed, r)
+				early.add(b.feed, r)
 			}
+		}
+		if len(early) > 0 { // else it is a punctuation
+			done = early
 		}
 		return done, err
 	})
