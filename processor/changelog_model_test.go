@@ -255,7 +255,7 @@ func without(all []*member, m *member) (left []*member) {
 func TestChangelogSurvives(t *testing.T) {
 	seeds, steps := 4, 5
 	if os.Getenv("LACUNA_LONG") != "" {
-		seeds, steps = 60, 12
+		seeds, steps = 30, 12
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
