@@ -158,6 +158,7 @@ func (h *history) put(key, value string) {
 // have come out twice what is said of one more record of each key.
 func (h *history) check() {
 	h.t.Helper()
+	require.NoError(h.t, h.kafka.Flush(h.t.Context())) // what was written may come out before its producer hears of it
 	if !h.once {
 		h.probe()
 		return
