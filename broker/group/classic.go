@@ -114,12 +114,18 @@ func (m *member) awaitingJoin() bool { return m.join != 0 }
 
 // metadata is what the member says in a protocol.
 func (m *member) metadata(protocol string) []byte {
+	said, _ := m.knows(protocol)
+	return said
+}
+
+// knows tells whether the member has a protocol, and what it says in it.
+func (m *member) knows(protocol string) (said []byte, ok bool) {
 	for i := range m.protocols {
 		if m.protocols[i].Name == protocol {
-			return m.protocols[i].Metadata
+			return m.protocols[i].Metadata, true
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // says tells whether protocols are the very ones that the member has.

@@ -61,7 +61,7 @@ func (m *member) take(v *memberValue, protocol string) {
 	m.sessionTimeout = time.Duration(v.sessionTimeoutMs) * time.Millisecond
 	m.rebalanceTimeout = time.Duration(v.rebalanceTimeoutMs) * time.Millisecond
 	m.assignment = v.assignment
-	if !bytes.Equal(m.metadata(protocol), v.subscription) || m.protocols == nil {
+	if said, ok := m.knows(protocol); !ok || !bytes.Equal(said, v.subscription) {
 		m.protocols = []Protocol{{Name: protocol, Metadata: v.subscription}}
 	}
 }

@@ -164,3 +164,23 @@ func TestSubscription(t *testing.T) {
 		require.False(t, subscription(subscriptionTo("a", "b")[:n], topics), "cut after %d bytes", n)
 	}
 }
+
+// A member that was in a generation of another protocol has in the log the one of the latest
+// generation, also where it says nothing in it.
+func TestAMemberHasTheProtocolOfTheLatestGeneration(t *testing.T) {
+	s := NewState(DefaultConfig())
+	for generation, protocol := range []string{"sticky", "range"} {
+		logged := groupRecord("g", &groupValue{
+			protocolType: "consumer", protocol: protocol, leader: "m", generation: int32(generation),
+			members: []memberValue{{id: "m", subscription: []byte{}}},
+		})
+		r, err := DecodeRecord(logged.Key, logged.Value)
+		require.NoError(t, err)
+		s.Apply(&r)
+		require.NoError(t, s.CheckInvariants())
+		c := s.groups["g"].classic
+		require.True(t, c.supports("consumer", []Protocol{{Name: protocol}}))
+		d, _ := s.Describe("g")
+		require.Equal(t, []byte{}, d.Members[0].Metadata)
+	}
+}

@@ -14,10 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// TestScripts runs the transcripts in testdata. Each command is a request, or time that
+// TestScripts runs the transcripts in testdata/scripts. Each command is a request, or time that
 // passes; below it stands what it decided: the records to log, then the replies.
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		w := newWorld(DefaultConfig())
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			got := w.run(t, d)

@@ -14,7 +14,7 @@ import (
 // TestScripts runs the transcripts in testdata: a request, and below it the records that it
 // logs, then the answer.
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		w := newWorld()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			w.fresh = len(w.log)
