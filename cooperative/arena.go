@@ -114,11 +114,12 @@ func (x *index) grow() {
 	}
 }
 
-// remove takes out a value, which has the number; what was pushed aside by it moves back.
-func (x *index) remove(number uint64, value uint32) {
+// remove takes out the value with the number; what was pushed aside by it moves back.
+func (x *index) remove(number uint64) {
 	mask := len(x.places) - 1
-	i := int(tagOf(number) >> x.shift)
-	for uint32(x.places[i]) != value {
+	tag := tagOf(number)
+	i := int(tag >> x.shift)
+	for x.places[i]>>32 != tag || x.number(uint32(x.places[i])) != number {
 		i = (i + 1) & mask
 	}
 	x.used--
