@@ -229,7 +229,7 @@ func TestProcessorCrashes(t *testing.T) {
 	t.Parallel()
 	seeds := crashSeeds
 	if os.Getenv("LACUNA_LONG") != "" {
-		seeds = 40
+		seeds = 20
 	}
 	for _, job := range crashJobs {
 		t.Run(job.String(), func(t *testing.T) {
