@@ -65,6 +65,10 @@ func (l *Log) readOnce(dst []byte, from int64, o ReadOptions) (Read, error) {
 		if r.Next >= s.next.Load() {
 			continue // a hole between two segments
 		}
+		if s.base >= upTo {
+			break
+		}
+		r.Next = max(r.Next, s.base) // the hole ends here, and a segment that was never compacted has none of its own
 		room := o.MaxBytes - (len(r.Data) - before)
 		full, err := l.readSegment(s, &r, upTo, room, o.MinOne && len(r.Data) == before)
 		if err != nil {
