@@ -6,6 +6,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lacunamq/lacuna/protocol"
 )
 
 // Where compaction has left nothing of a segment there is a hole, which is read over from
@@ -27,6 +29,12 @@ func TestReadOverAHoleBetweenSegments(t *testing.T) {
 		require.NoError(t, err, "from %d", from)
 		require.Equal(t, l.Bounds().HighWatermark, r.Next)
 		require.NotEmpty(t, r.Data)
+		var end int64
+		require.NoError(t, l.ScanHeaders(from, func(_ SegmentInfo, _ int64, h *protocol.BatchHeader) bool {
+			end = h.NextOffset()
+			return true
+		}))
+		require.Equal(t, l.Bounds().HighWatermark, end)
 	}
 	r, err := l.Read(nil, hole.base, ReadOptions{MaxBytes: 1 << 20, UpTo: hole.base + 1, MinOne: true})
 	require.NoError(t, err)
