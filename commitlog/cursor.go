@@ -33,11 +33,12 @@ func (c *cursor) extent(b []byte) (size int, next int64, err error) {
 	return int(length) + batchPrefixLen, next, c.check(base, next, epoch)
 }
 
-// check tells whether the next batch can have these offsets and this epoch.
+// check tells whether the next batch can have these offsets and this epoch. What is missing
+// below the segment is a hole between two, of which compaction has left nothing.
 func (c *cursor) check(base, next int64, epoch int32) error {
 	switch {
 	case base < c.seg.base || next > c.seg.next.Load() || next <= c.next,
-		base < c.next && !c.first, base > c.next && !c.seg.stats.compacted:
+		base < c.next && !c.first, base > max(c.next, c.seg.base) && !c.seg.stats.compacted:
 		return fmt.Errorf("%w: offsets %d to %d where %d is next", protocol.ErrCorruptBatch, base, next, c.next)
 	case !c.epochs.allows(base, epoch):
 		return fmt.Errorf("%w: leader epoch %d at offset %d", protocol.ErrCorruptBatch, epoch, base)

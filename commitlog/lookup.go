@@ -273,7 +273,6 @@ func (l *Log) ScanHeaders(from int64, fn func(s SegmentInfo, pos int64, h *proto
 }
 
 func (l *Log) scanHeaders(s *segment, next *int64, high int64, fn func(SegmentInfo, int64, *protocol.BatchHeader) bool) (stop bool, err error) {
-	*next = max(*next, s.base) // over a hole between two segments
 	pos, err := l.seek(s, *next)
 	if err != nil {
 		return false, err

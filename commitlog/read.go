@@ -68,7 +68,6 @@ func (l *Log) readOnce(dst []byte, from int64, o ReadOptions) (Read, error) {
 		if s.base >= upTo {
 			break
 		}
-		r.Next = max(r.Next, s.base) // the hole ends here, and a segment that was never compacted has none of its own
 		room := o.MaxBytes - (len(r.Data) - before)
 		full, err := l.readSegment(s, &r, upTo, room, o.MinOne && len(r.Data) == before)
 		if err != nil {

@@ -35,6 +35,11 @@ func TestReadOverAHoleBetweenSegments(t *testing.T) {
 			return true
 		}))
 		require.Equal(t, l.Bounds().HighWatermark, end)
+		if from < behind.base { // as a filtered fetch comes to it
+			read, err := l.Read(nil, behind.base, ReadOptions{MaxBytes: 1, UpTo: l.Bounds().HighWatermark, MinOne: true})
+			require.NoError(t, err)
+			require.NoError(t, l.CheckBatch(behind.info(), read.Data, from, true))
+		}
 	}
 	r, err := l.Read(nil, hole.base, ReadOptions{MaxBytes: 1 << 20, UpTo: hole.base + 1, MinOne: true})
 	require.NoError(t, err)

@@ -160,7 +160,6 @@ func (s *scan) byReading(end int64) error {
 		s.passTo(end) // the cleaner took what was there
 		return nil
 	}
-	s.passTo(s.info.Base) // over a hole between two segments
 	position, ok := s.state.endAt(s.next)
 	if !ok {
 		var err error
