@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/lacunamq/lacuna/processor"
 )
@@ -66,11 +65,7 @@ func TestTheLogBeginsAboveTheState(t *testing.T) {
 	a := r.open(c.topology(), processor.StateDir(t.TempDir()))
 	r.output(100)
 	require.NoError(t, a.Close(context.Background()))
-	offsets := make(kadm.Offsets)
-	offsets.AddOffset("in", 0, 50, -1)
-	deleted, err := kadm.NewClient(r.kafka).DeleteRecords(t.Context(), offsets)
-	require.NoError(t, err)
-	require.NoError(t, deleted.Error())
+	r.forget(50)
 
 	a = r.open(c.topology(), processor.StateDir(t.TempDir()))
 	<-a.Failed()

@@ -112,19 +112,10 @@ func (t *task) readiness(threshold int64) (ready assignor.Area, lag int64) {
 	if rebuild.Empty() || t.app.topology.Ack == AckOnPunctuate {
 		return rebuild, 0
 	}
-	var building []interface {
-		behind() (lag int64, known bool)
-	}
-	for _, f := range t.mu.rebuilding {
-		building = append(building, f)
-	}
-	if t.mu.follower != nil {
-		building = append(building, t.mu.follower)
-	}
-	if len(building) == 0 {
+	if len(t.mu.building) == 0 {
 		return nil, 0 // not opened yet
 	}
-	for _, f := range building {
+	for _, f := range t.mu.building {
 		behind, known := f.behind()
 		if !known {
 			return nil, lag

@@ -8,7 +8,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/lacunamq/lacuna/client"
 	"github.com/lacunamq/lacuna/processor/assignor"
 	"github.com/lacunamq/lacuna/statestore"
 )
@@ -80,9 +79,9 @@ func (l *taskLog) attach() error {
 	if area := t.want.active.Union(t.want.rebuild); !area.Empty() {
 		t.state.home = area[0].From // of what is written before anything is restored
 	}
-	offsets, err := t.store.Offsets()
+	offsets, err := t.storedOffsets()
 	if err != nil {
-		return fmt.Errorf("bucket %d: read the offsets of its state: %w", t.bucket, err)
+		return err
 	}
 	if slices.ContainsFunc(offsets, func(o statestore.Offset) bool { return !l.topic.area(&o).Empty() }) {
 		return nil
@@ -125,17 +124,7 @@ func (l *taskLog) giveUp() {
 	lost := func(a assignor.Area) bool { return !a.Minus(active).Empty() }
 	l.restored = l.restored.Intersect(active)
 	l.given = slices.DeleteFunc(l.given, func(g given) bool { return lost(g.area) })
-	var kept, over []*feed
-	for _, f := range t.feeds {
-		if lost(f.area) {
-			over = append(over, f)
-		} else {
-			kept = append(kept, f)
-		}
-	}
-	t.queue = slices.DeleteFunc(t.queue, func(b *batch) bool { return slices.Contains(over, b.feed) })
-	t.feeds = kept
-	t.stopFeeds(over)
+	t.keepFeeds(func(f *feed) bool { return !lost(f.area) })
 }
 
 // takeUp begins what is wanted and not there yet.
@@ -193,34 +182,23 @@ func (l *taskLog) receive(area assignor.Area) error {
 func (l *taskLog) openFeeds(area assignor.Area) (feeds []*feed, err error) {
 	t := l.t
 	var pieces []piece
-	for _, s := range l.sourcesOf(area) {
-		for _, slots := range s.slots {
-			spec := feedSpec{slots: client.SlotRange{Lo: slots.Lo, Hi: slots.Hi}}
-			next, ok, err := t.store.CommittedOffset(statestore.Source{Topic: s.topic, TopicID: s.id, Partition: slots.Partition, Slots: spec.slots})
-			if err != nil {
-				return nil, fmt.Errorf("bucket %d: read the offsets of its state: %w", t.bucket, err)
-			}
-			if !ok {
-				next = -1
-			}
-			pieces = append(pieces, piece{tp: client.TopicPartition{Topic: s.topic, Partition: slots.Partition}, spec: spec, next: next})
+	for _, s := range t.app.slotsOf(&t.group, area) {
+		next, ok, err := t.store.CommittedOffset(t.app.source(s.TopicPartition, s.Slots))
+		if err != nil {
+			return nil, fmt.Errorf("bucket %d: read the offsets of its state: %w", t.bucket, err)
 		}
+		if !ok {
+			next = -1
+		}
+		pieces = append(pieces, piece{tp: s.TopicPartition, spec: feedSpec{slots: s.Slots}, next: next})
 	}
 	pieces, _ = inTurn(&t.group, pieces)
-	groups := make(map[feedSpec][]piece)
-	for _, p := range pieces {
-		groups[p.spec] = append(groups[p.spec], p)
-	}
-	for spec, pieces := range groups {
-		f, err := t.app.openFeed(t, spec, pieces)
-		if err != nil {
-			return nil, err
-		}
+	err = t.openFeeds(pieces, func(f *feed) {
 		f.area = area
 		f.hold()
-		t.feeds, feeds = append(t.feeds, f), append(feeds, f)
-	}
-	return feeds, nil
+		feeds = append(feeds, f)
+	})
+	return feeds, err
 }
 
 // sourcesOf is what of the inputs has to do with an area.
@@ -287,9 +265,9 @@ func (l *taskLog) follow() error {
 	for _, g := range l.given {
 		area = area.Union(g.area)
 	}
-	offsets, err := l.t.store.Offsets()
+	offsets, err := l.t.storedOffsets()
 	if err != nil {
-		return fmt.Errorf("bucket %d: read the offsets of its state: %w", l.t.bucket, err)
+		return err
 	}
 	l.ranges = l.rangesOf(area, offsets)
 	if l.follower != nil && !area.Empty() && area.Minus(l.follower.area).Empty() {
@@ -323,10 +301,10 @@ func (l *taskLog) rangesOf(area assignor.Area, offsets []statestore.Offset) (all
 	}
 	for _, o := range offsets {
 		known := l.topic.area(&o).Intersect(area)
-		add(known, func(int32) (int64, bool) { return o.Next, true })
+		add(known, everywhere(o.Next))
 		area = area.Minus(known)
 	}
-	add(area, func(int32) (int64, bool) { return -1, true })
+	add(area, everywhere(-1))
 	slices.SortFunc(all, func(x, y logRange) int { return cmp.Compare(x.units.From, y.units.From) })
 	return all
 }
@@ -398,7 +376,7 @@ func (l *taskLog) commit(next map[int32]int64) error {
 		r := &l.ranges[i]
 		if at, ok := next[int32(r.units.From/assignor.UnitsPerBucket)]; ok && at > r.next {
 			r.next = at
-			l.offsets = l.topic.appendOffsets(l.offsets, assignor.NewArea(r.units), func(int32) (int64, bool) { return at, true })
+			l.offsets = l.topic.appendOffsets(l.offsets, assignor.NewArea(r.units), everywhere(at))
 		}
 	}
 	if err := l.t.store.Commit(l.offsets...); err != nil {

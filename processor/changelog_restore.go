@@ -71,8 +71,8 @@ func (l *taskLog) progressOf(r *logRange, p *progressChange) error {
 		}
 		for _, slots := range s.slots {
 			if lo, hi := max(slots.Lo, p.slots.Lo), min(slots.Hi, p.slots.Hi); slots.Partition == p.partition && lo <= hi {
-				l.offsets = append(l.offsets, statestore.Offset{Next: p.next, Source: statestore.Source{
-					Topic: s.topic, TopicID: s.id, Partition: p.partition, Slots: client.SlotRange{Lo: lo, Hi: hi}}})
+				l.offsets = append(l.offsets, statestore.Offset{Next: p.next, Source: l.t.app.source(
+					client.TopicPartition{Topic: s.topic, Partition: p.partition}, client.SlotRange{Lo: lo, Hi: hi})})
 			}
 		}
 	}
@@ -82,9 +82,9 @@ func (l *taskLog) progressOf(r *logRange, p *progressChange) error {
 // dropStale drops what the state has of an area and cannot be read on from: the changelog
 // begins above, ends below, or may have lost tombstones that were written since.
 func (l *taskLog) dropStale(area assignor.Area, b *logBounds) error {
-	offsets, err := l.t.store.Offsets()
+	offsets, err := l.t.storedOffsets()
 	if err != nil {
-		return fmt.Errorf("bucket %d: read the offsets of its state: %w", l.t.bucket, err)
+		return err
 	}
 	var known, stale assignor.Area
 	for i := range offsets {
@@ -147,12 +147,9 @@ func (l *taskLog) drop(area assignor.Area) error {
 			}
 		}
 	}
-	forgotten := l.topic.appendOffsets(nil, area, func(int32) (int64, bool) { return statestore.Forgotten, true })
-	for _, s := range l.sourcesOf(area) {
-		for _, slots := range s.slots {
-			forgotten = append(forgotten, statestore.Offset{Next: statestore.Forgotten, Source: statestore.Source{
-				Topic: s.topic, TopicID: s.id, Partition: slots.Partition, Slots: client.SlotRange{Lo: slots.Lo, Hi: slots.Hi}}})
-		}
+	forgotten := l.topic.appendOffsets(nil, area, everywhere(statestore.Forgotten))
+	for _, s := range l.t.app.slotsOf(&l.t.group, area) {
+		forgotten = append(forgotten, statestore.Offset{Next: statestore.Forgotten, Source: l.t.app.source(s.TopicPartition, s.Slots)})
 	}
 	return store.Commit(forgotten...)
 }

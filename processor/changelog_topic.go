@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/lacunamq/lacuna/client"
 	"github.com/lacunamq/lacuna/processor/assignor"
@@ -81,23 +80,17 @@ func (a *App) findLog(ctx context.Context, initial int32) (logTopic, error) {
 	return t, a.readLogConfig(ctx, &t)
 }
 
-// lookUpLog asks a broker for the topic of the changelog, and not kgo, which remembers a while
-// what there was not.
+// lookUpLog finds the topic of the changelog.
 func (a *App) lookUpLog(ctx context.Context) (logTopic, error) {
-	req := kmsg.NewPtrMetadataRequest()
-	topic := kmsg.NewMetadataRequestTopic()
-	topic.Topic = &a.cfg.changelog
-	req.Topics = append(req.Topics, topic)
-	resp, err := req.RequestWith(ctx, a.kafka)
+	found, err := a.lookUp(ctx, []string{a.cfg.changelog})
 	if err != nil {
 		return logTopic{}, err
 	}
-	if len(resp.Topics) != 1 {
-		return logTopic{}, fmt.Errorf("an answer about %d topics to a question about one", len(resp.Topics))
+	in, ok := found[a.cfg.changelog]
+	if !ok {
+		return logTopic{}, errors.New("an answer that says nothing of it")
 	}
-	found := &resp.Topics[0]
-	t := logTopic{name: a.cfg.changelog, id: found.TopicID, partitions: int32(len(found.Partitions))}
-	return t, kerr.ErrorForCode(found.ErrorCode)
+	return logTopic{name: a.cfg.changelog, id: in.ID, partitions: in.Partitions}, nil
 }
 
 // readLogConfig sees to it that nothing but compaction takes away records of a changelog.
@@ -214,6 +207,11 @@ func (t *logTopic) appendOffsets(dst []statestore.Offset, area assignor.Area, ne
 		}
 	}
 	return dst
+}
+
+// everywhere says the same of each partition.
+func everywhere(next int64) func(int32) (int64, bool) {
+	return func(int32) (int64, bool) { return next, true }
 }
 
 // logPartitioner puts the records of a changelog where they say, and others where the

@@ -35,11 +35,9 @@ func (h *held) putBack(records []*kgo.Record) {
 	behind := h.of
 	h.of = nil
 	h.add(records)
-	h.n -= len(records)
 	for tp, more := range behind {
 		h.of[tp] = append(h.of[tp], more...)
 	}
-	h.n += len(records)
 }
 
 // takeAll takes everything, one partition after the other.

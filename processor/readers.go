@@ -15,15 +15,28 @@ import (
 // pieces are what of an area is to be read, each with the offset that the state has there;
 // offsets are the state's, by their lowest slots.
 func (a *App) pieces(group *assignor.Group, offsets []statestore.Offset, area assignor.Area, rebuild bool) (all []piece) {
-	for _, name := range a.topology.Inputs {
-		for _, s := range group.Slots(name, area) {
-			tp := client.TopicPartition{Topic: name, Partition: s.Partition}
-			for _, part := range known(offsets, tp, client.SlotRange{Lo: s.Lo, Hi: s.Hi}) {
-				all = append(all, piece{tp: tp, spec: feedSpec{slots: part.Slots, rebuild: rebuild}, next: part.Next})
-			}
+	for _, s := range a.slotsOf(group, area) {
+		for _, part := range known(offsets, s.TopicPartition, s.Slots) {
+			all = append(all, piece{tp: s.TopicPartition, spec: feedSpec{slots: part.Slots, rebuild: rebuild}, next: part.Next})
 		}
 	}
 	return all
+}
+
+// slotsOf is an area as ranges of the inputs' partitions.
+func (a *App) slotsOf(group *assignor.Group, area assignor.Area) (ranges []client.AssignedSlots) {
+	for _, name := range a.topology.Inputs {
+		for _, s := range group.Slots(name, area) {
+			ranges = append(ranges, client.AssignedSlots{
+				TopicPartition: client.TopicPartition{Topic: name, Partition: s.Partition}, Slots: client.SlotRange{Lo: s.Lo, Hi: s.Hi}})
+		}
+	}
+	return ranges
+}
+
+// source is some slots of an input as a state has offsets for them.
+func (a *App) source(tp client.TopicPartition, slots client.SlotRange) statestore.Source {
+	return statestore.Source{Topic: tp.Topic, TopicID: a.topicID(tp.Topic), Partition: tp.Partition, Slots: slots}
 }
 
 // known divides a range of slots by what the state knows of it; Next is -1 where it knows

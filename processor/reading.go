@@ -17,13 +17,22 @@ type piece struct {
 	end  int64 // of its stage, if it is read no further
 }
 
-// reading is what the task wants to read, in the pieces that its state has offsets for.
-func (t *task) reading() ([]piece, error) {
+// storedOffsets are the offsets of the state, by their lowest slots.
+func (t *task) storedOffsets() ([]statestore.Offset, error) {
 	offsets, err := t.store.Offsets()
 	if err != nil {
 		return nil, fmt.Errorf("bucket %d: read the offsets of its state: %w", t.bucket, err)
 	}
 	slices.SortFunc(offsets, func(x, y statestore.Offset) int { return int(x.Slots.Lo) - int(y.Slots.Lo) })
+	return offsets, nil
+}
+
+// reading is what the task wants to read, in the pieces that its state has offsets for.
+func (t *task) reading() ([]piece, error) {
+	offsets, err := t.storedOffsets()
+	if err != nil {
+		return nil, err
+	}
 	pieces := t.app.pieces(&t.group, offsets, t.want.active, false)
 	if t.app.topology.Ack == AckOnPunctuate {
 		return pieces, nil // a scratch store is built up of what is open, by whoever processes it
@@ -104,9 +113,24 @@ func (t *task) followGroup(group assignor.Group) {
 	}
 }
 
-// dropFeeds stops the feeds that read anything which is not wanted, or not in that way. What
-// they have read and the state has not comes again from its offset. Those of an area that has
-// become the task's own go on.
+// keepFeeds stops the feeds that do not go on. What they have read and the state has not comes
+// again from its offset.
+func (t *task) keepFeeds(goesOn func(*feed) bool) {
+	var kept, over []*feed
+	for _, f := range t.feeds {
+		if goesOn(f) {
+			kept = append(kept, f)
+		} else {
+			over = append(over, f)
+		}
+	}
+	t.queue = slices.DeleteFunc(t.queue, func(b *batch) bool { return slices.Contains(over, b.feed) })
+	t.feeds = kept
+	t.stopFeeds(over)
+}
+
+// dropFeeds stops the feeds that read anything which is not wanted, or not in that way. Those
+// of an area that has become the task's own go on.
 func (t *task) dropFeeds() {
 	if t.log != nil {
 		t.log.giveUp()
@@ -119,22 +143,17 @@ func (t *task) dropFeeds() {
 		}
 		return allWithin(&t.group, f.tps, f.spec.slots, area)
 	}
-	var kept, over []*feed
-	for _, f := range t.feeds {
-		switch {
-		case wanted(f, f.spec.rebuild):
-			kept = append(kept, f)
-		case f.spec.rebuild && t.app.topology.Ack == AckAtProcess && wanted(f, false):
+	t.keepFeeds(func(f *feed) bool {
+		if wanted(f, f.spec.rebuild) {
+			return true
+		}
+		own := f.spec.rebuild && t.app.topology.Ack == AckAtProcess && wanted(f, false)
+		if own {
 			f.spec.rebuild = false
 			f.promote()
-			kept = append(kept, f)
-		default:
-			over = append(over, f)
 		}
-	}
-	t.queue = slices.DeleteFunc(t.queue, func(b *batch) bool { return slices.Contains(over, b.feed) })
-	t.feeds = kept
-	t.stopFeeds(over)
+		return own
+	})
 }
 
 // allWithin tells whether some slots of partitions all lie in an area.
@@ -156,11 +175,23 @@ func (t *task) addFeeds() error {
 		return err
 	}
 	pieces, t.staged = inTurn(&t.group, pieces)
+	var more []piece
+	for _, p := range pieces {
+		more = append(more, unread(p, t.feeds)...)
+	}
+	if err := t.openFeeds(more, (*feed).start); err != nil {
+		return err
+	}
+	t.state.visible = t.want.active.Union(t.want.rebuild)
+	t.note(t.want)
+	return nil
+}
+
+// openFeeds opens feeds, each for the pieces that are read in one way.
+func (t *task) openFeeds(pieces []piece, begin func(*feed)) error {
 	groups := make(map[feedSpec][]piece)
 	for _, p := range pieces {
-		for _, p := range unread(p, t.feeds) {
-			groups[p.spec] = append(groups[p.spec], p)
-		}
+		groups[p.spec] = append(groups[p.spec], p)
 	}
 	for spec, pieces := range groups {
 		f, err := t.app.openFeed(t, spec, pieces)
@@ -168,10 +199,8 @@ func (t *task) addFeeds() error {
 			return err
 		}
 		t.feeds = append(t.feeds, f)
-		f.start()
+		begin(f)
 	}
-	t.state.visible = t.want.active.Union(t.want.rebuild)
-	t.note(t.want)
 	return nil
 }
 

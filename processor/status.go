@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/lacunamq/lacuna/client"
-	"github.com/lacunamq/lacuna/processor/assignor"
 )
 
 // TaskStatus is what a member does for one bucket.
@@ -27,7 +26,7 @@ func (a *App) Status() (all []TaskStatus) {
 	for _, t := range a.allTasks() {
 		has := t.has()
 		_, lag := t.readiness(a.cfg.threshold)
-		s := TaskStatus{Bucket: t.bucket, Active: a.slotsOf(has.active), Rebuild: a.slotsOf(has.rebuild), Lag: lag, ReadBytes: t.readBytes()}
+		s := TaskStatus{Bucket: t.bucket, Active: a.slotsOf(&group, has.active), Rebuild: a.slotsOf(&group, has.rebuild), Lag: lag, ReadBytes: t.readBytes()}
 		if a.topology.Ack == AckAtProcess {
 			s.Reached = a.reachedIn(&group, t.offsets(), has.active.Union(has.rebuild))
 		}
@@ -50,16 +49,4 @@ func (t *task) readBytes() (n int64) {
 		n += bytes
 	}
 	return n
-}
-
-// slotsOf is an area as ranges of the inputs' partitions.
-func (a *App) slotsOf(area assignor.Area) (ranges []client.AssignedSlots) {
-	group := a.measure()
-	for _, name := range a.topology.Inputs {
-		for _, s := range group.Slots(name, area) {
-			ranges = append(ranges, client.AssignedSlots{
-				TopicPartition: client.TopicPartition{Topic: name, Partition: s.Partition}, Slots: client.SlotRange{Lo: s.Lo, Hi: s.Hi}})
-		}
-	}
-	return ranges
 }

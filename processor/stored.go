@@ -3,7 +3,6 @@ package processor
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -45,12 +44,9 @@ func (a *App) stored(known *assignor.Claim) (all []assignor.Stored) {
 
 // endsOf are the ends of the inputs in an area.
 func (a *App) endsOf(group *assignor.Group, area assignor.Area) (ends []statestore.Offset) {
-	for _, name := range a.topology.Inputs {
-		for _, s := range group.Slots(name, area) {
-			if end, ok := a.ends[client.TopicPartition{Topic: name, Partition: s.Partition}]; ok {
-				ends = append(ends, statestore.Offset{Next: end, Source: statestore.Source{
-					Topic: name, TopicID: a.topicID(name), Partition: s.Partition, Slots: client.SlotRange{Lo: s.Lo, Hi: s.Hi}}})
-			}
+	for _, s := range a.slotsOf(group, area) {
+		if end, ok := a.ends[s.TopicPartition]; ok {
+			ends = append(ends, statestore.Offset{Next: end, Source: a.source(s.TopicPartition, s.Slots)})
 		}
 	}
 	return ends
@@ -77,11 +73,10 @@ func (t *task) lookAtStore() {
 	if t.app.topology.Ack == AckOnPunctuate || t.store == nil {
 		return
 	}
-	offsets, err := t.store.Offsets()
+	offsets, err := t.storedOffsets()
 	if err != nil {
 		return // the next unit of work will tell
 	}
-	slices.SortFunc(offsets, func(x, y statestore.Offset) int { return int(x.Slots.Lo) - int(y.Slots.Lo) })
 	t.looked, t.unseen = t.app.cfg.now(), false
 	t.mu.Lock()
 	defer t.mu.Unlock()

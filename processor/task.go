@@ -51,17 +51,23 @@ type task struct {
 	// mu guards what others see.
 	mu struct {
 		sync.Mutex
-		has areas
-		// feeds can be asked how far they are; rebuilding are those that build up state.
-		feeds, rebuilding []*feed
-		follower          *follower // what builds up state of a changelog
-		staged            bool
-		offsets           []statestore.Offset // of the store, by their lowest slots, as they were lately
+		has      areas
+		feeds    []*feed   // can be asked how far they are
+		follower *follower // what builds up state of a changelog
+		building []builder // all that builds up state
+		staged   bool
+		offsets  []statestore.Offset // of the store, by their lowest slots, as they were lately
 	}
 }
 
 // areas are what a task processes, and what it builds up while another member does.
 type areas struct{ active, rebuild assignor.Area }
+
+// builder brings what a state is built up of while another member processes it.
+type builder interface {
+	// behind is how many offsets it is behind, and whether it has looked.
+	behind() (lag int64, known bool)
+}
 
 // change is what an assignment changes for a task.
 type change struct {
@@ -225,11 +231,16 @@ func (t *task) note(has areas) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.has, t.mu.feeds, t.mu.staged = has, slices.Clone(t.feeds), t.staged
-	t.mu.follower = nil
+	t.mu.follower, t.mu.building = nil, nil
+	for _, f := range t.feeds {
+		if f.spec.rebuild {
+			t.mu.building = append(t.mu.building, f)
+		}
+	}
 	if t.log != nil && t.log.follower != nil && !has.rebuild.Empty() && has.rebuild.Minus(t.log.follower.area).Empty() {
 		t.mu.follower = t.log.follower
+		t.mu.building = append(t.mu.building, t.log.follower)
 	}
-	t.mu.rebuilding = slices.DeleteFunc(slices.Clone(t.feeds), func(f *feed) bool { return !f.spec.rebuild })
 }
 
 // restart begins anew from the last commit.
@@ -289,9 +300,9 @@ func (t *task) openState() error {
 	t.state = &state{backing: store, unit: -1, home: -1}
 	wipe := t.app.topology.Ack == AckOnPunctuate
 	if t.app.replays() {
-		offsets, err := store.Offsets()
+		offsets, err := t.storedOffsets()
 		if err != nil {
-			return fmt.Errorf("bucket %d: read the offsets of its state: %w", t.bucket, err)
+			return err
 		}
 		wipe = slices.ContainsFunc(offsets, func(o statestore.Offset) bool { return t.app.topicID(o.Topic) != o.TopicID })
 	}

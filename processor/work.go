@@ -226,8 +226,7 @@ func (t *task) offsetsOf(offsets []statestore.Offset, b *batch, before int) []st
 		}
 		next = max(next, b.feed.began[tp])
 		b.feed.taken[tp] = next
-		offsets = append(offsets, statestore.Offset{Next: next, Source: statestore.Source{
-			Topic: tp.Topic, TopicID: t.app.topicID(tp.Topic), Partition: tp.Partition, Slots: b.feed.spec.slots}})
+		offsets = append(offsets, statestore.Offset{Next: next, Source: t.app.source(tp, b.feed.spec.slots)})
 	}
 	if b.used == len(b.records) {
 		for tp, next := range b.next {
