@@ -12,7 +12,7 @@ func (cfg *readerConfig) assignment(topics map[string]topicInfo) ([]*partition, 
 	var found []*partition
 	for _, name := range cfg.topics {
 		for _, n := range topics[name].numbers() {
-			found = append(found, newPartition(topics[name], n))
+			found = append(found, cfg.newPartition(topics[name], n))
 		}
 	}
 	for name, numbers := range cfg.partitions {
@@ -22,7 +22,7 @@ func (cfg *readerConfig) assignment(topics map[string]topicInfo) ([]*partition, 
 				return nil, noSuchPartition(TopicPartition{name, n}, topics[name])
 			}
 			if !seen[n] {
-				found = append(found, newPartition(topics[name], n))
+				found = append(found, cfg.newPartition(topics[name], n))
 			}
 			seen[n] = true
 		}
@@ -30,9 +30,13 @@ func (cfg *readerConfig) assignment(topics map[string]topicInfo) ([]*partition, 
 	return found, nil
 }
 
-func newPartition(t topicInfo, number int32) *partition {
-	p := t.partitions[number]
-	return &partition{tp: TopicPartition{t.name, number}, id: t.id, origin: protocol.NoOrigin, end: math.MaxInt64,
+func (cfg *readerConfig) newPartition(t topicInfo, number int32) *partition {
+	p, tp := t.partitions[number], TopicPartition{t.name, number}
+	end, ok := cfg.ends[tp]
+	if !ok {
+		end = math.MaxInt64
+	}
+	return &partition{tp: tp, id: t.id, origin: protocol.NoOrigin, end: end,
 		leader: p.leader, leaderEpoch: p.epoch, fetchedEpoch: -1, highWatermark: -1, lastStable: -1}
 }
 
@@ -66,9 +70,6 @@ func (r *Reader) positionAll(ctx context.Context, partitions []*partition, reset
 		}
 	}
 	for _, p := range partitions {
-		if end, ok := r.cfg.ends[p.tp]; ok {
-			p.end = end
-		}
 		if err := r.positionInLedger(p, views[p.tp]); err != nil {
 			return err
 		}
@@ -97,9 +98,6 @@ func (r *Reader) positionUngrouped(ctx context.Context, partitions []*partition,
 		return err
 	}
 	for _, p := range partitions {
-		if end, ok := r.cfg.ends[p.tp]; ok {
-			p.end = end
-		}
 		p.startAt(begins[p.tp])
 	}
 	return nil

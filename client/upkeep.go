@@ -121,7 +121,7 @@ func (r *Reader) refreshTopics(ctx context.Context) error {
 		t := topics[name]
 		for _, n := range t.numbers() {
 			if r.mu.partitions[TopicPartition{name, n}] == nil {
-				added = append(added, newPartition(t, n))
+				added = append(added, r.cfg.newPartition(t, n))
 			}
 		}
 	}
