@@ -92,7 +92,7 @@ func (s *State) take(e *Entry, key stagedKey) {
 // for those that have its outcome.
 func (s *State) Staging(p Producer) (list []ID) {
 	for id := range s.staging[p] {
-		if e := s.groups[id.Group][topicPartition{id.Topic, id.Partition}]; len(e.outcomes) == 0 || !e.decided(p.ID) {
+		if e := s.groups[id.Group][topicPartition{id.Topic, id.Partition}]; !e.decided(p.ID) {
 			list = append(list, id)
 		}
 	}
