@@ -26,14 +26,6 @@ type adminServer struct {
 const adminHeaderTimeout = 10 * time.Second
 
 func startAdmin(b *Broker, addr string) (*adminServer, error) {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("admin address %q: %w; it has the form HOST:PORT", addr, err)
-	}
-	if !isLoopback(host) && !b.cfg.Insecure {
-		return nil, fmt.Errorf("admin address %q is reachable by other machines, and there is no authentication yet: "+
-			"use 127.0.0.1, or say --insecure to mean it", addr)
-	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("admin: listen on %s: %w", addr, err)

@@ -61,6 +61,7 @@ type Broker struct {
 		wg     sync.WaitGroup
 	}
 	upkeepEvery upkeepIntervals
+	recovered   bool // the start got as far as the listeners
 	stopOnce    sync.Once
 	stopErr     error
 }
@@ -77,7 +78,9 @@ func Start(ctx context.Context, cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	if err := b.start(ctx); err != nil {
-		return nil, errors.Join(err, b.shut(ctx, false))
+		// What recovered the data before it found its port taken leaves them as clean as it
+		// would have after it had served.
+		return nil, errors.Join(err, b.shut(ctx, b.recovered))
 	}
 	return b, nil
 }
@@ -122,6 +125,7 @@ func (b *Broker) start(ctx context.Context) (err error) {
 	b.fetchMemory = semaphore.NewWeighted(b.limits.fetchMemory)
 	b.sessions = newFetchSessions(b.limits.fetchSessions, time.Now)
 	b.shareSessions = newShareSessions(b.limits.shareSessions)
+	b.recovered = true
 	if b.listeners, err = listen(b); err != nil {
 		return err
 	}

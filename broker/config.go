@@ -72,17 +72,18 @@ func (c Config) withDefaults() Config {
 // authentication, or one that clients cannot connect to.
 func (c Config) validate() error {
 	for _, addr := range c.Listen {
-		host, _, err := net.SplitHostPort(addr)
+		host, err := c.serveable("listen", addr)
 		if err != nil {
-			return fmt.Errorf("listen address %q: %w; it has the form HOST:PORT", addr, err)
-		}
-		if !isLoopback(host) && !c.Insecure {
-			return fmt.Errorf("listen address %q is reachable by other machines, and there is no authentication yet: "+
-				"listen on 127.0.0.1, or say --insecure to mean it", addr)
+			return err
 		}
 		if isUnspecified(host) && c.Advertise == "" {
 			return fmt.Errorf("listen address %q covers every interface, and no client can connect to %q: "+
 				"say with --advertise HOST:PORT by which name clients reach this machine", addr, host)
+		}
+	}
+	if c.Admin != "" {
+		if _, err := c.serveable("admin", c.Admin); err != nil {
+			return err
 		}
 	}
 	if c.Advertise != "" {
@@ -98,6 +99,19 @@ func (c Config) validate() error {
 		return errors.New("the data directory's name contains a NUL")
 	}
 	return nil
+}
+
+// serveable is the host of an address that is served, if it may be.
+func (c Config) serveable(what, addr string) (host string, err error) {
+	host, _, err = net.SplitHostPort(addr)
+	if err != nil {
+		return "", fmt.Errorf("%s address %q: %w; it has the form HOST:PORT", what, addr, err)
+	}
+	if !isLoopback(host) && !c.Insecure {
+		return "", fmt.Errorf("%s address %q is reachable by other machines, and there is no authentication yet: "+
+			"use 127.0.0.1, or say --insecure to mean it", what, addr)
+	}
+	return host, nil
 }
 
 func isLoopback(host string) bool {

@@ -3,6 +3,7 @@ package broker_test
 import (
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"syscall"
 	"testing"
@@ -67,5 +68,26 @@ func TestOnlyAConflictMeansThatADataDirectoryIsInUse(t *testing.T) {
 		} else {
 			require.NotErrorIs(t, got, broker.ErrDataDirInUse, "%v", err)
 		}
+	}
+}
+
+// TestAStartThatFindsItsPortTakenLeavesTheDataClean: the next start recovers nothing.
+func TestAStartThatFindsItsPortTakenLeavesTheDataClean(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	disk, busy := vfs.NewMem(), taken.Addr().String()
+	for what, cfg := range map[string]broker.Config{
+		"listener": {Listen: []string{"127.0.0.1:0", busy}},
+		"admin":    {Listen: []string{"127.0.0.1:0"}, Admin: busy},
+	} {
+		t.Run(what, func(t *testing.T) {
+			cfg.FS, cfg.DataDir = disk, "data-"+what
+			_, err := broker.Start(t.Context(), cfg)
+			require.ErrorIs(t, err, syscall.EADDRINUSE)
+			_, err = disk.Stat("data-" + what + "/clean-stop")
+			require.NoError(t, err)
+			require.NoError(t, startIn(t, disk, "data-"+what))
+		})
 	}
 }

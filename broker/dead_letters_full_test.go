@@ -1,53 +1,15 @@
 package broker_test
 
 import (
-	"encoding/base64"
 	"fmt"
-	"io/fs"
 	"slices"
-	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/lacunamq/lacuna/broker"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
-
-// fullDisk is a disk on which there is no space for what lies in a folder, while it has one.
-type fullDisk struct {
-	vfs.FS
-	folder atomic.Pointer[string]
-}
-
-func newFullDisk() *fullDisk {
-	d := &fullDisk{}
-	d.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		folder := d.folder.Load()
-		if folder == nil || op.Kind != errorfs.OpFileWrite && op.Kind != errorfs.OpFileWriteAt || !strings.HasPrefix(op.Path, *folder) {
-			return nil
-		}
-		return &fs.PathError{Op: "write", Path: op.Path, Err: syscall.ENOSPC}
-	}))
-	return d
-}
-
-func (d *fullDisk) fill(folder string) { d.folder.Store(&folder) }
-
-func (d *fullDisk) free() { d.folder.Store(nil) }
-
-// folderOf is where the partitions of a topic are.
-func folderOf(t *testing.T, adm *kadm.Client, topic string) string {
-	t.Helper()
-	topics, err := adm.ListTopics(t.Context(), topic)
-	require.NoError(t, err)
-	id := topics[topic].ID
-	return "data/topics/" + base64.RawURLEncoding.EncodeToString(id[:])
-}
 
 // TestDeadLettersWaitForSpace rejects more records than a partition has locks while there is
 // no space for their dead letters. Others go on, and when there is space all are written.

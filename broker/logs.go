@@ -149,12 +149,7 @@ func (b *Broker) removeStrays() (known []*topic, err error) {
 // discard ends a deleted topic and removes its files. What fails is tried again by the
 // next start, which finds a directory without a topic.
 func (b *Broker) discard(t *topic) {
-	err := t.close(errTopicGone)
-	for _, p := range t.partitions() {
-		if log := p.log.Load(); log != nil {
-			err = errors.Join(err, log.Remove())
-		}
-	}
+	err := t.end(errTopicGone, (*commitlog.Log).Remove)
 	err = errors.Join(err, b.cfg.FS.RemoveAll(t.dir()), b.dir.sync("topics"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		b.log.Error("cannot remove the files of a deleted topic", zap.String("topic", t.name), zap.Stringer("id", t.id), zap.Error(err))

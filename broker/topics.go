@@ -156,7 +156,7 @@ func (ts *topics) apply(image *metadata.Image) (deleted []*topic) {
 func (ts *topics) close() error {
 	var errs []error
 	for _, t := range ts.all() {
-		errs = append(errs, t.close(commitlog.ErrClosed))
+		errs = append(errs, t.end(commitlog.ErrClosed, (*commitlog.Log).Close))
 	}
 	return errors.Join(errs...)
 }
@@ -212,8 +212,8 @@ func (t *topic) open(index int32) (*partition, *commitlog.Log, error) {
 	return p, log, err
 }
 
-// close closes the topic's logs and says why to those who come later.
-func (t *topic) close(why error) error {
+// end has the topic's logs left, by Close or Remove, and says why to those who come later.
+func (t *topic) end(why error, leave func(*commitlog.Log) error) error {
 	var errs []error
 	for _, p := range t.partitions() {
 		p.mu.Lock()
@@ -221,7 +221,7 @@ func (t *topic) close(why error) error {
 		log := p.log.Load()
 		p.mu.Unlock()
 		if log != nil {
-			errs = append(errs, log.Close())
+			errs = append(errs, leave(log))
 			t.b.filters.Forget(log)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/lacunamq/lacuna/protocol"
+	"go.uber.org/zap"
 )
 
 // AppendOptions is what Append knows of a batch besides its bytes.
@@ -204,6 +205,10 @@ func (l *Log) storageErrorLocked(offset int64, err error) error {
 		return l.mu.failed
 	}
 	if isNoSpace(err) && !errors.Is(err, errSync) {
+		if !l.mu.full {
+			l.mu.full = true
+			l.logger.Warn("the disk is full: appends fail until there is room", zap.String("log", l.opts.Name), zap.Int64("offset", offset), zap.Error(err))
+		}
 		return fmt.Errorf("append to %s at offset %d: %w: %w", l.opts.Name, offset, ErrNoSpace, err)
 	}
 	return l.failLocked(err)
@@ -230,6 +235,10 @@ func (l *Log) noteLocked(s *segment, e *entry) {
 	s.next.Store(h.NextOffset()) // before the size: a reader checks what it reads against it
 	s.size.Store(pos + int64(len(e.bytes)))
 	l.end.Store(h.NextOffset())
+	if l.mu.full {
+		l.mu.full = false
+		l.logger.Info("the disk has room again: appends go on", zap.String("log", l.opts.Name), zap.Int64("offset", h.BaseOffset))
+	}
 }
 
 func (st *segmentStats) note(h *protocol.BatchHeader) {

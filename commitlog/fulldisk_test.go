@@ -12,6 +12,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lacunamq/lacuna/protocol"
 )
@@ -147,6 +149,32 @@ func TestRefusedBatchInAFullSegment(t *testing.T) {
 	again := openTest(t, o)
 	require.Equal(t, append(first, second...), readAll(t, again))
 	require.NoError(t, again.CheckInvariants())
+}
+
+// TestFullDiskIsTold: once when appends begin to fail, and once when they go on.
+func TestFullDiskIsTold(t *testing.T) {
+	disk := &smallDisk{FS: vfs.NewMem(), left: 1 << 20}
+	o := testOptions(disk)
+	core, told := observer.New(zap.InfoLevel)
+	o.Logger = zap.New(core)
+	l := openTest(t, o)
+	mustAppend(t, l, plainBatch(t, 1, "before", 1))
+	require.Zero(t, told.Len())
+	disk.free(10)
+	for range 3 {
+		_, err := l.Append(plainBatch(t, 1, "refused", 1), AppendOptions{})
+		require.ErrorIs(t, err, ErrNoSpace)
+	}
+	disk.free(1 << 20)
+	for range 3 {
+		mustAppend(t, l, plainBatch(t, 1, "after", 1))
+	}
+	var messages []string
+	for _, e := range told.All() {
+		require.Equal(t, o.Name, e.ContextMap()["log"])
+		messages = append(messages, e.Message)
+	}
+	require.Equal(t, []string{"the disk is full: appends fail until there is room", "the disk has room again: appends go on"}, messages)
 }
 
 // TestSealOnAFullDisk: a segment whose index finds no space is sealed later.

@@ -62,6 +62,7 @@ type appendState struct {
 	durableBytes int64 // of the active segment
 	flush        flushState
 
+	full   bool  // the disk had no room for the last append
 	failed error // set once; the log is read-only
 	closed bool
 }
