@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -98,7 +99,10 @@ func (c *committer) wait(ctx context.Context, t *ticket) error {
 func (c *committer) stillTrying(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return errors.Join(context.Cause(ctx), c.mu.trying)
+	if c.mu.trying == nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %w", context.Cause(ctx), c.mu.trying)
 }
 
 func (c *committer) signal() {

@@ -72,6 +72,10 @@ var (
 	// closed and does not wait any longer.
 	ErrWorkerClosed = errors.New("the worker is closed")
 
+	// ErrNotShareGroup says that the group is of another type, which it stays until it is
+	// deleted.
+	ErrNotShareGroup = errors.New("the group is not a share group")
+
 	// ErrNoShareGroups says that a broker does not serve share groups.
 	ErrNoShareGroups = errors.New("the broker does not serve share groups")
 )

@@ -249,3 +249,12 @@ func TestWorkerWithASlowHandler(t *testing.T) {
 	}
 	require.Equal(t, 3, count)
 }
+
+func TestAWorkerNeedsAShareGroup(t *testing.T) {
+	s := newServer(t)
+	s.produce(1)
+	_, err := s.admin().Commit(t.Context(), "plain", "t", 0, client.Run{Start: 0, End: 1})
+	require.NoError(t, err)
+	_, err = client.OpenWorker(t.Context(), nil, client.SeedBrokers(s.addr()), client.Topics("t"), client.Group("plain"))
+	require.ErrorIs(t, err, client.ErrNotShareGroup)
+}

@@ -103,6 +103,9 @@ func (w *Worker) beat(ctx context.Context) (time.Duration, error) {
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
+	if errors.Is(err, kerr.GroupIDNotFound) { // else a heartbeat makes the group
+		err = fmt.Errorf("%w: %w", ErrNotShareGroup, err)
+	}
 	if errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.FencedMemberEpoch) {
 		if w.fenced(err); epoch != 0 {
 			return 0, nil // join at once

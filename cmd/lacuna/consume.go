@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/lacunamq/lacuna/client"
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -42,7 +44,7 @@ func consumeCommand(c *cli) *cobra.Command {
 
 Without a group it begins at the beginning, or where --from says, and commits nothing.
 With a group it is a member of it like any Kafka consumer. With --individual, --slots or
---keys it reads through Lacuna's extension instead: a group then needs no members, several
+--key it reads through Lacuna's extension instead: a group then needs no members, several
 readers share a partition by slots or keys, and every record is committed on its own once
 it was written out. With --share it is a member of a share group, among whose members the
 broker deals the records of a partition one by one: it accepts what it has written out.
@@ -163,14 +165,34 @@ func (c *cli) consume(ctx context.Context, o consumeOptions) error {
 	}
 	src, err := c.openSource(ctx, &o, from)
 	if err != nil {
-		return c.reach(err)
+		return c.reach(o.explain(err))
 	}
 	con := &consumption{c: c, o: &o, src: src, format: format, ends: ends, out: bufio.NewWriterSize(c.out, 1<<16)}
 	err = con.run(ctx)
 	con.bar.finish()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
-	return errors.Join(err, src.close(closing))
+	return errors.Join(c.reach(o.explain(err)), c.reach(unfinished(src.close(closing))))
+}
+
+// unfinished says what a source was at that it could not close.
+func unfinished(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("commit what was written out: %w", err)
+}
+
+// explain adds to the refusal of a group what it lacks: a group is of one type for ever.
+func (o *consumeOptions) explain(err error) error {
+	if !errors.Is(err, kerr.GroupIDNotFound) && !errors.Is(err, kerr.InconsistentGroupProtocol) {
+		return err
+	}
+	what := "it may be a share group, for which to say --share"
+	if o.share {
+		what = "a group that is not a share group cannot become one: choose another name"
+	}
+	return fmt.Errorf("%w\n%s; `lacuna groups list` shows the types of groups", err, what)
 }
 
 func (c *cli) openSource(ctx context.Context, o *consumeOptions, from client.Position) (recordSource, error) {

@@ -17,9 +17,10 @@ func fsckCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fsck [DIR]",
 		Short: "Check a data directory while no broker uses it, without changing it",
-		Long: `Check a data directory: every batch against its checksum, the ledgers against the records
-that they are about, and the offsets topic against the ledgers. Nothing is changed: what
-it says about is what the next start of a broker finds and deals with.
+		Long: `Check a data directory, ./lacuna-data if none is named: every batch against its checksum,
+the ledgers against the records that they are about, and the offsets topic against the
+ledgers. Nothing is changed: what it says about is what the next start of a broker finds
+and deals with.
 
 The exit code is 1 if there is an error, 0 if there are notes and warnings at most.`,
 		Example: "  lacuna fsck ./lacuna-data",

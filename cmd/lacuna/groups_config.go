@@ -69,13 +69,11 @@ func (c *cli) alterGroup(cmd *cobra.Command, cl *kgo.Client, group string, set m
 	return err
 }
 
-// resourceError is an error code with what the broker says about it.
 func resourceError(code int16, message *string) error {
-	err := kerr.ErrorForCode(code)
-	if err != nil && message != nil && *message != "" {
-		return fmt.Errorf("%w: %s", err, *message)
+	if message == nil {
+		return kerr.ErrorForCode(code)
 	}
-	return err
+	return said(kerr.ErrorForCode(code), *message)
 }
 
 func (c *cli) showGroupConfig(cmd *cobra.Command, cl *kgo.Client, group string) error {

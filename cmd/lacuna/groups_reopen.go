@@ -10,24 +10,41 @@ import (
 )
 
 func groupsReopenCommand(c *cli) *cobra.Command {
-	return changeCommand(c, "reopen", "reopened", `Make committed offsets uncommitted again, so that their records are delivered once more:
-to a reader that runs within its refresh interval, to one that starts at once.`, (*client.Admin).Reopen)
+	return changeCommand(c, "reopen", "reopened", "Open committed offsets of one partition again", `Make committed offsets uncommitted again, so that their records are delivered once more:
+to a reader that runs within its refresh interval, to one that starts at once.`, reopen)
 }
 
 func groupsCommitCommand(c *cli) *cobra.Command {
-	return changeCommand(c, "commit", "committed", `Commit offsets for a group that has no members, so that their records are not delivered
-again.`, (*client.Admin).Commit)
+	return changeCommand(c, "commit", "committed", "Commit offsets of one partition", `Commit offsets for a group that has no members, so that their records are not delivered
+again.`, func(ctx context.Context, a *client.Admin, group, topic string, partition int32, runs ...client.Run) (client.State, error) {
+		return a.Commit(ctx, group, topic, partition, runs...)
+	})
+}
+
+// reopen is Admin.Reopen for a person, who may have the name of the group wrong: that would
+// begin a ledger for nobody.
+func reopen(ctx context.Context, a *client.Admin, group, topic string, partition int32, runs ...client.Run) (client.State, error) {
+	ledgers, err := a.Describe(ctx, group, topic)
+	if err != nil {
+		return client.State{}, err
+	}
+	for i := range ledgers {
+		if l := &ledgers[i]; l.Partition == partition && l.Err == nil && l.MaxCommit < 0 {
+			return client.State{}, fmt.Errorf("group %s has committed nothing of %v; `lacuna groups list` shows the groups", group, l.TopicPartition)
+		}
+	}
+	return a.Reopen(ctx, group, topic, partition, runs...)
 }
 
 // changer is a call of Admin that changes offsets of one ledger.
-type changer func(a *client.Admin, ctx context.Context, group, topic string, partition int32, runs ...client.Run) (client.State, error)
+type changer func(ctx context.Context, a *client.Admin, group, topic string, partition int32, runs ...client.Run) (client.State, error)
 
-func changeCommand(c *cli, verb, done, long string, change changer) *cobra.Command {
+func changeCommand(c *cli, verb, done, short, long string, change changer) *cobra.Command {
 	var at partitionFlags
 	var offsets string
 	cmd := &cobra.Command{
 		Use:     verb + " GROUP",
-		Short:   fmt.Sprintf("Make offsets of one partition %s", done),
+		Short:   short,
 		Long:    long,
 		Example: fmt.Sprintf("  lacuna groups %s billing -t orders -p 0 --offsets 7,10-12", verb),
 		Args:    exactlyOne("group"),
@@ -44,7 +61,7 @@ func changeCommand(c *cli, verb, done, long string, change changer) *cobra.Comma
 				return err
 			}
 			defer a.Close()
-			state, err := change(a, cmd.Context(), args[0], at.topic, at.partition, runs...)
+			state, err := change(cmd.Context(), a, args[0], at.topic, at.partition, runs...)
 			if err != nil {
 				return c.reach(err)
 			}

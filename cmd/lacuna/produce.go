@@ -155,7 +155,10 @@ func (c *cli) produce(ctx context.Context, o produceOptions) error {
 	}
 	flushErr := cl.Flush(flushing)
 	p.bar.finish()
-	if err := c.reach(errors.Join(p.firstError(), err, flushErr)); err != nil {
+	if first := p.firstError(); first != nil {
+		err, flushErr = first, nil // the others follow from it
+	}
+	if err := c.reach(errors.Join(err, flushErr)); err != nil {
 		return fmt.Errorf("%s acknowledged before it failed: %w", plural(p.acknowledged(), "record", "records"), err)
 	}
 	if c.errTerminal && !o.quiet {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/lacunamq/lacuna/client"
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -112,12 +114,41 @@ func (c *cli) ledgerAdmin() (*client.Admin, error) {
 
 // reach adds to an error of a first request what a person can do about it.
 func (c *cli) reach(err error) error {
+	if shards := new(kadm.ShardErrors); errors.As(err, &shards) && len(shards.Errs) == 1 {
+		err = shards.Errs[0].Err // which of several brokers failed says nothing when there is one
+	}
 	if err == nil || !isDialError(err) {
 		return err
 	}
 	return fmt.Errorf("%w\nno broker answers at %s: start one with `lacuna serve`, or say with --bootstrap where it is",
 		err, strings.Join(c.bootstrap, ","))
 }
+
+// said is the error of an answer in the broker's own words, where it has some: those that go
+// with its code say less.
+func said(err error, words string) error {
+	if err == nil || words == "" {
+		return err
+	}
+	return &spokenError{err, words}
+}
+
+type spokenError struct {
+	err   error
+	words string
+}
+
+// Error implements error.
+func (e *spokenError) Error() string {
+	var code *kerr.Error
+	if errors.As(e.err, &code) {
+		return code.Message + ": " + e.words
+	}
+	return e.err.Error() + ": " + e.words
+}
+
+// Unwrap returns the error of the code.
+func (e *spokenError) Unwrap() error { return e.err }
 
 // noArguments refuses arguments with a hint at what was meant.
 func noArguments(cmd *cobra.Command, args []string) error {

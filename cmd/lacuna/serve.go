@@ -117,7 +117,7 @@ func explainStart(err error) error {
 func newLogger(w io.Writer, terminal bool, level string) (*zap.Logger, error) {
 	min, err := zapcore.ParseLevel(level)
 	if err != nil {
-		return nil, usagef("--log-level: %w", err)
+		return nil, usagef("--log-level is %q: it is debug, info, warn or error", level)
 	}
 	cfg := zap.NewProductionEncoderConfig()
 	cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder

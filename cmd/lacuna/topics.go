@@ -40,7 +40,11 @@ func atLeastOne(what string) cobra.PositionalArgs {
 func exactlyOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return usagef("%s needs the name of one %s, got %q; see %s --help", cmd.CommandPath(), what, args, cmd.CommandPath())
+			got := ""
+			if len(args) > 0 {
+				got = fmt.Sprintf(", got %q", args)
+			}
+			return usagef("%s needs the name of one %s%s; see %s --help", cmd.CommandPath(), what, got, cmd.CommandPath())
 		}
 		return nil
 	}

@@ -53,11 +53,7 @@ func (c *cli) alterTopic(cmd *cobra.Command, adm *kadm.Client, topic string, set
 	}
 	for _, a := range altered {
 		if a.Err != nil {
-			err := topicError(topic, a.Err)
-			if a.ErrMessage != "" {
-				err = fmt.Errorf("%w: %s", err, a.ErrMessage)
-			}
-			return err
+			return topicError(topic, said(a.Err, a.ErrMessage))
 		}
 	}
 	_, err = fmt.Fprintf(c.out, "changed %s of %s\n", plural(int64(len(changes)), "setting", "settings"), topic)

@@ -84,10 +84,7 @@ func (c *cli) reportCreated(created kadm.CreateTopicResponses, names []string, i
 }
 
 func createError(name string, r kadm.CreateTopicResponse) error {
-	err := fmt.Errorf("create topic %s: %w", name, r.Err)
-	if r.ErrMessage != "" {
-		err = fmt.Errorf("%w: %s", err, r.ErrMessage)
-	}
+	err := fmt.Errorf("create topic %s: %w", name, said(r.Err, r.ErrMessage))
 	if errors.Is(r.Err, kerr.TopicAlreadyExists) {
 		err = fmt.Errorf("%w (--if-not-exists accepts that)", err)
 	}
