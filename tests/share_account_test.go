@@ -240,9 +240,7 @@ func (a *shareAccount) delivered(w *shareWorker, sent, since time.Time, dealt []
 			continue
 		}
 		if a.lostMeanwhile(w, r, sent) {
-			if r.holder == nil {
-				r.high, r.loose, r.kept = max(r.high, int(d.Count)), true, w
-			}
+			a.leaveOpen(w, r, int(d.Count), now)
 			continue
 		}
 		a.checkMode(r, sent, now)
@@ -271,6 +269,20 @@ func (a *shareAccount) lostMeanwhile(w *shareWorker, r *shareRecord, sent time.T
 		}
 	}
 	return false
+}
+
+// leaveOpen takes in a delivery of a record that its worker may have lost before it saw it. It
+// has been lost if another has the record for sure; else either of them may have it.
+func (a *shareAccount) leaveOpen(w *shareWorker, r *shareRecord, count int, now time.Time) {
+	if a.surelyHeld(r, now) {
+		return
+	}
+	r.high, r.loose = max(r.high, count), true
+	if h := r.holder; h != nil {
+		a.withLater(h, r, func(other *shareRecord) { other.until = earlier(other.until, now) })
+		r.high, r.until = max(r.high, r.count), earlier(r.until, now)
+	}
+	r.holder, r.kept = nil, w
 }
 
 // takeLater takes from h, which lost a record to w, what it has of the key after it.
