@@ -52,6 +52,9 @@ func (d *Dispatcher) Acknowledge(dst []Outcome, memberID string, acks []Ack, now
 	for i, a := range acks {
 		o := &dst[base+i]
 		judged := a.Type == Release && a.Start >= end
+		if !d.ends(a) || a.Start < end { // else it has nothing to do with what is gathered
+			d.settleGathered(out)
+		}
 		if end = max(end, a.End); *o == Done && !judged {
 			*o = d.judge(m, known, a)
 		}
@@ -59,6 +62,7 @@ func (d *Dispatcher) Acknowledge(dst []Outcome, memberID string, acks []Ack, now
 			d.carryOut(m, a, nowMs, &renewed, out)
 		}
 	}
+	d.settleGathered(out)
 	d.finish(out)
 	return dst
 }
@@ -87,73 +91,69 @@ func (d *Dispatcher) judge(m uint32, known bool, a Ack) Outcome {
 		return NotHeld
 	}
 	outcome := Done
-	for number := a.Start >> pageShift; number<<pageShift < a.End; number++ {
-		pi := d.pages.find(number)
+	for number := a.Start >> wordShift; number<<wordShift < a.End; number++ {
+		wi := d.pages.find(number)
 		mask := maskOf(number, a.Start, a.End)
-		if pi == none || !d.hasAll(pi, mask, m) {
+		if wi == none || !d.hasAll(wi, mask, m) {
 			return NotHeld
 		}
-		if a.Type == Renew && d.foreign > 0 && d.anyMoved(pi, mask, m) {
+		if a.Type == Renew && d.foreign > 0 && d.anyMoved(wi, mask, m) {
 			outcome = Moved
 		}
 	}
 	return outcome
 }
 
-// hasAll tells whether a member has acquired all of a page's records in a mask.
-func (d *Dispatcher) hasAll(pi uint32, mask uint64, m uint32) bool {
-	if p := d.pages.at(pi); p.taken&mask != mask {
+// hasAll tells whether a member has acquired all of a word's records in a mask.
+func (d *Dispatcher) hasAll(wi uint32, mask uint64, m uint32) bool {
+	if d.pages.taken(wi)&mask != mask {
 		return false
 	}
 	for mask != 0 {
-		g := d.holds.group(d.groupOf(pi, mask&-mask))
-		if h := d.holds.at(g.hold); h.state != Acquired || h.member != m {
+		hi, part := d.partOf(wi, mask)
+		if h := d.holds.at(hi); h.state != Acquired || h.member != m {
 			return false
 		}
-		mask &^= g.mask
+		mask &^= part
 	}
 	return true
 }
 
-// heldBy is the mask of a page's records that a member has, in a state; none: whoever has.
-func (d *Dispatcher) heldBy(pi, m uint32, s State) uint64 {
+// heldBy is the mask of a word's records that a member has, in a state; none: whoever has.
+func (d *Dispatcher) heldBy(wi, m uint32, s State) uint64 {
 	mask := uint64(0)
-	for gi := d.pages.at(pi).first; gi != none; {
-		g := d.holds.group(gi)
-		if h := d.holds.at(g.hold); h.state == s && (m == none || h.member == m) {
-			mask |= g.mask
+	d.eachPart(wi, func(hi uint32, part uint64) {
+		if h := d.holds.at(hi); h.state == s && (m == none || h.member == m) {
+			mask |= part
 		}
-		gi = g.nextInPage
-	}
+	})
 	return mask
 }
 
-func (d *Dispatcher) anyMoved(pi uint32, mask uint64, m uint32) bool {
+func (d *Dispatcher) anyMoved(wi uint32, mask uint64, m uint32) bool {
 	moved := false
-	p := d.pages.at(pi)
-	eachBit(p.number, mask, func(offset int64) {
-		moved = moved || d.lanes[d.laneOfRecord(p, pi, offset)].holder != m
+	eachBit(d.pages.numberOf(wi), mask, func(offset int64) {
+		moved = moved || d.lanes[d.laneOfTaken(wi, offset)].holder != m
 	})
 	return moved
 }
 
 func (d *Dispatcher) carryOut(m uint32, a Ack, nowMs int64, renewed *uint32, out *Changes) {
-	for number := a.Start >> pageShift; number<<pageShift < a.End; number++ {
-		pi := d.pages.find(number)
+	for number := a.Start >> wordShift; number<<wordShift < a.End; number++ {
+		wi := d.pages.find(number)
 		mask := maskOf(number, a.Start, a.End)
 		switch {
-		case pi == none: // all of it was released with records before it
+		case wi == none: // all of it was released with records before it
 		case a.Type == Release:
 			eachBit(number, mask, func(offset int64) {
-				if _, bit := pageOf(offset); d.hasAll(pi, bit, m) { // else released with one before it
-					d.release(pi, offset, true, d.backoffOf, nowMs, out)
+				if _, bit := wordOf(offset); d.hasAll(wi, bit, m) { // else released with one before it
+					d.release(wi, offset, true, d.backoffOf, nowMs, out)
 				}
 			})
 		case a.Type == Reject && d.config.Limits.DeadLetters:
 			eachBit(number, mask, func(offset int64) {
-				_, bit := pageOf(offset)
 				d.raise(offset, out)
-				d.deadLetter(d.groupOf(pi, bit), offset, Rejected, out)
+				d.deadLetter(wi, offset, Rejected, out)
 			})
 		case a.Type == Renew:
 			if *renewed == none {
@@ -161,67 +161,117 @@ func (d *Dispatcher) carryOut(m uint32, a Ack, nowMs int64, renewed *uint32, out
 				d.holds.at(*renewed).since = nowMs
 				d.own(*renewed)
 			}
-			d.moveTo(*renewed, pi, m, mask)
+			*renewed = d.moveTo(*renewed, wi, mask)
 		default:
-			d.settleHeld(pi, m, mask, out)
+			d.gather(wi, mask, out)
 		}
 	}
-	switch {
-	case a.Type == Accept || a.Type == Gap || a.Type == Reject && !d.config.Limits.DeadLetters:
+	if d.ends(a) {
 		out.commit(a.Run)
 	}
 }
 
-// settleHeld ends the records of a mask, which a member holds.
-func (d *Dispatcher) settleHeld(pi, m uint32, mask uint64, out *Changes) {
-	for mask != 0 {
-		gi := d.groupOf(pi, mask&-mask)
-		part := d.holds.group(gi).mask & mask
-		d.settle(gi, part, out)
-		mask &^= part
-	}
-	d.pages.tidy(pi)
+// ends tells whether an Ack says that its records are done.
+func (d *Dispatcher) ends(a Ack) bool {
+	return a.Type == Accept || a.Type == Gap || a.Type == Reject && !d.config.Limits.DeadLetters
 }
 
-// moveTo moves acquired records to another hold.
-func (d *Dispatcher) moveTo(hi, pi, m uint32, mask uint64) {
-	to := d.holds.at(hi).state
-	for mask != 0 {
-		gi := d.groupOf(pi, mask&-mask)
-		part := d.holds.group(gi).mask & mask
-		mask &^= part
-		if d.holds.group(gi).hold != hi {
-			d.untake(gi, part, to)
-			d.take(hi, pi, part)
+// gathered is records of one page that are done, but not ended yet: where the runs of a
+// member are short, those of several are ended together.
+type gathered struct {
+	page uint32
+	any  bool
+	mask [pageWords]uint64
+}
+
+func (d *Dispatcher) gather(wi uint32, mask uint64, out *Changes) {
+	g := &d.gathered
+	if g.page != wi>>pageShift {
+		d.settleGathered(out)
+		g.page = wi >> pageShift
+	}
+	g.any = true
+	g.mask[wi&(pageWords-1)] |= mask
+}
+
+func (d *Dispatcher) settleGathered(out *Changes) {
+	if !d.gathered.any {
+		return
+	}
+	d.gathered.any = false
+	wi := d.gathered.page << pageShift
+	for w, mask := range d.gathered.mask {
+		d.fetchKeys(wi|uint32(w), mask)
+	}
+	for w, mask := range d.gathered.mask {
+		if mask != 0 {
+			d.gathered.mask[w] = 0
+			d.settleTaken(wi|uint32(w), mask, out)
 		}
 	}
 }
 
-// settle ends the records of a mask, which are in the group. The page is left to be
-// tidied.
-func (d *Dispatcher) settle(gi uint32, mask uint64, out *Changes) {
-	g := d.holds.group(gi)
-	pi, state, orphan := g.page, d.holds.at(g.hold).state, d.isOrphan(gi)
-	d.untake(gi, mask, Settled)
-	d.leaveKeys(pi, d.pages.at(pi).tracked&mask, state, orphan)
-	d.forgetCounts(d.pages.at(pi).number, mask, out)
+// fetchKeys looks at the keys of the records of a word's mask, and where they are in the
+// index. That they are fetched from memory takes longer than all that is done with them, but
+// not when it is asked for one after another without anything in between.
+func (d *Dispatcher) fetchKeys(wi uint32, mask uint64) {
+	for mask &= d.pages.linked(wi); mask != 0; mask &= mask - 1 {
+		k := d.keys.at(d.pages.link(refOf(wi, int64(bits.TrailingZeros64(mask)))).key)
+		d.fetched ^= d.keyBy.places[tagOf(k.hash)>>d.keyBy.shift]
+	}
 }
 
-// isOrphan tells whether a group is pending of a member that is gone.
-func (d *Dispatcher) isOrphan(gi uint32) bool {
-	h := d.holds.at(d.holds.group(gi).hold)
+// settleTaken ends the records of a word's mask, which are taken.
+func (d *Dispatcher) settleTaken(wi uint32, mask uint64, out *Changes) {
+	for mask != 0 {
+		hi, part := d.partOf(wi, mask)
+		d.settle(hi, wi, part, out)
+		mask &^= part
+	}
+	d.pages.tidy(wi)
+}
+
+// moveTo moves acquired records to another hold, or to one like it, and gives that.
+func (d *Dispatcher) moveTo(hi, wi uint32, mask uint64) uint32 {
+	to := d.holds.at(hi).state
+	for mask != 0 {
+		from, part := d.partOf(wi, mask)
+		mask &^= part
+		if from != hi {
+			d.untake(from, wi, part, to)
+			hi = d.take(hi, wi, part)
+		}
+	}
+	return hi
+}
+
+// settle ends the records of a word's mask, which are in the hold. The page is left to be
+// tidied.
+func (d *Dispatcher) settle(hi, wi uint32, mask uint64, out *Changes) {
+	state, orphan := d.holds.at(hi).state, d.isOrphan(hi)
+	d.untake(hi, wi, mask, Settled)
+	if state != Archiving { // else they have left before
+		d.leaveKeys(wi, d.pages.linked(wi)&mask, state, orphan)
+	}
+	d.forgetCounts(d.pages.numberOf(wi), mask, out)
+}
+
+// isOrphan tells whether a hold is pending of a member that is gone.
+func (d *Dispatcher) isOrphan(hi uint32) bool {
+	h := d.holds.at(hi)
 	return h.state == Pending && h.member == none
 }
 
 // leaveKeys takes the records of a mask, which were in the state, out of the lists of their
 // keys.
-func (d *Dispatcher) leaveKeys(pi uint32, mask uint64, was State, orphan bool) {
-	for left := mask; left != 0; left &= left - 1 {
-		r := pi<<pageShift | ref(bits.TrailingZeros64(left))
+func (d *Dispatcher) leaveKeys(wi uint32, mask uint64, was State, orphan bool) {
+	gone := uint64(0)
+	for ; mask != 0; mask &= mask - 1 {
+		r := refOf(wi, int64(bits.TrailingZeros64(mask)))
 		ki := d.pages.link(r).key
 		k := d.keys.at(ki)
 		if orphan {
-			k.orphans--
+			d.dropOrphan(k)
 		}
 		if was == Acquired || was == Pending {
 			k.taken--
@@ -229,10 +279,12 @@ func (d *Dispatcher) leaveKeys(pi uint32, mask uint64, was State, orphan bool) {
 			k.waiting--
 			d.waiting--
 		}
-		d.bypass(k, r)
+		if d.leave(k, r) {
+			gone |= mask & -mask
+		}
 		d.place(ki)
 	}
-	d.pages.removeLinks(pi, mask)
+	d.pages.removeLinks(wi, gone)
 }
 
 // backoffOf is how long a record with so many deliveries behind it is not dealt.
@@ -249,6 +301,7 @@ func noBackoff(int) int64 { return 0 }
 // finish is what each operation that may have freed records ends with.
 func (d *Dispatcher) finish(out *Changes) {
 	d.flushPool()
+	d.pages.dropLoose()
 	out.Tidy()
 	d.changeMode()
 }

@@ -58,6 +58,7 @@ func (d *Dispatcher) openHand(memberID string, w Want, nowMs int64, out *Changes
 // closeHand grants what is in the hand, and appends it to dst.
 func (d *Dispatcher) closeHand(dst []Delivery, w Want, nowMs int64) []Delivery {
 	d.hand.out.Tidy()
+	d.pages.dropLoose()
 	if len(d.hand.offsets) == 0 {
 		return dst
 	}

@@ -29,9 +29,9 @@ func (d *Dispatcher) NextAgain() (a Again, ok bool) {
 	for len(d.keyAsks) > 0 {
 		k := d.keys.at(d.keyAsks[0])
 		d.keyAsks = d.keyAsks[:copy(d.keyAsks, d.keyAsks[1:])]
-		if k.live && k.asked && k.from < k.to {
+		if from, to := d.stretch(k); k.live && k.asked && from < to {
 			slot := uint16(k.hash >> 48)
-			return Again{Start: k.from, End: k.to, SlotLo: slot, SlotHi: slot, key: true, hash: k.hash}, true
+			return Again{Start: from, End: to, SlotLo: slot, SlotHi: slot, key: true, hash: k.hash}, true
 		}
 	}
 	if d.spilt == 0 {
@@ -95,30 +95,30 @@ func (d *Dispatcher) feedKeyAgain(a Again, r Records) {
 		return
 	}
 	k := d.keys.at(ki)
+	from, to := d.stretch(k)
 	kept := int(k.waiting)
 	if d.behindStretch(k) {
 		kept = 0 // none of them can be dealt before what is read here
 	}
 	eachRecord(r, func(offset int64, rk Key) bool {
-		if rk.Null || rk.Hash != a.hash || offset < k.from || offset >= k.to || d.ledger.IsCommitted(offset) {
+		if rk.Null || rk.Hash != a.hash || offset < from || offset >= to || d.ledger.IsCommitted(offset) {
 			return true
 		}
 		if kept >= d.ahead.reloadUpTo || kept >= d.ahead.reloadLeast && d.overfull() {
-			k.from = offset
+			from = offset
 			return false
 		}
-		k.from = offset + 1
+		from = offset + 1
 		if !d.isTaken(offset) && !d.isTracked(offset) {
 			d.addWaiting(ki, offset)
 			kept++
 		}
 		return true
-	}, func() { k.from = max(k.from, min(r.End, k.to)) })
-	if k.from >= k.to {
-		k.from, k.to = 0, 0
-	}
+	}, func() { from = max(from, min(r.End, to)) })
+	d.setStretch(k, from, to)
 	k.asked = false
 	d.place(ki)
+	d.pages.dropLoose()
 }
 
 // eachRecord calls f with the records until it says no, else end.
@@ -142,7 +142,7 @@ func (d *Dispatcher) overfull() bool {
 
 // asksAgain tells whether it is time for a key to ask for more of its records.
 func (d *Dispatcher) asksAgain(k *key) bool {
-	return k.from < k.to && !k.asked && (k.waiting == 0 || d.behindStretch(k) || int(k.waiting) <= d.ahead.reloadAt && !d.overfull())
+	return d.isSpilt(k) && !k.asked && (k.waiting == 0 || d.behindStretch(k) || int(k.waiting) <= d.ahead.reloadAt && !d.overfull())
 }
 
 // spill tells whether a record is not to be kept, since its lane has enough waiting and

@@ -114,12 +114,11 @@ func (x *index) grow() {
 	}
 }
 
-// remove takes out the value with the number; what was pushed aside by it moves back.
-func (x *index) remove(number uint64) {
+// remove takes out a value, which has the number; what was pushed aside by it moves back.
+func (x *index) remove(number uint64, value uint32) {
 	mask := len(x.places) - 1
-	tag := tagOf(number)
-	i := int(tag >> x.shift)
-	for x.places[i]>>32 != tag || x.number(uint32(x.places[i])) != number {
+	i := int(tagOf(number) >> x.shift)
+	for uint32(x.places[i]) != value {
 		i = (i + 1) & mask
 	}
 	x.used--

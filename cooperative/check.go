@@ -19,26 +19,36 @@ func (d *Dispatcher) CheckInvariants() error {
 
 func (d *Dispatcher) checkHolds() error {
 	var count [Settled]int
-	for pi := range d.pages.all.items {
-		p := d.pages.at(uint32(pi))
-		if p.taken == 0 {
+	records := make(map[uint32]uint32) // by the hold
+	for i := range d.pages.all.items {
+		p := d.pages.all.at(uint32(i))
+		if p.empty() {
 			continue
 		}
-		union := uint64(0)
-		for gi := p.first; gi != none; gi = d.holds.group(gi).nextInPage {
-			g := d.holds.group(gi)
-			if g.mask == 0 || g.mask&union != 0 || g.page != uint32(pi) {
-				return fmt.Errorf("page %d: group %d of page %d with mask %x beside %x", p.number, gi, g.page, g.mask, union)
-			}
-			union |= g.mask
-			count[d.holds.at(g.hold).state] += bits.OnesCount64(g.mask)
+		if err := d.checkGroups(p); err != nil {
+			return fmt.Errorf("page %d: %w", p.number, err)
 		}
-		if union != p.taken {
-			return fmt.Errorf("page %d: taken %x, in groups %x", p.number, p.taken, union)
+		for wi := uint32(i) << pageShift; wi>>pageShift == uint32(i); wi++ {
+			d.eachPart(wi, func(hi uint32, part uint64) {
+				records[hi] += uint32(bits.OnesCount64(part))
+				count[d.holds.at(hi).state] += bits.OnesCount64(part)
+			})
 		}
 	}
 	if count != d.holds.count {
-		return fmt.Errorf("records by state: %v counted, %v in groups", d.holds.count, count)
+		return fmt.Errorf("records by state: %v counted, %v in pages", d.holds.count, count)
+	}
+	for hi, n := range records {
+		if h := d.holds.at(hi); h.records != n {
+			return fmt.Errorf("hold %d says %d records, has %d", hi, h.records, n)
+		}
+		d.eachWordOf(hi, func(_ uint32, mask uint64) { records[hi] -= uint32(bits.OnesCount64(mask)) })
+		if records[hi] != 0 {
+			return fmt.Errorf("hold %d: %d records are not found", hi, records[hi])
+		}
+	}
+	if len(records) != d.holds.all.used() {
+		return fmt.Errorf("%d holds, %d have records", d.holds.all.used(), len(records))
 	}
 	for i, hi := range d.holds.due {
 		h := d.holds.at(hi)
@@ -49,19 +59,43 @@ func (d *Dispatcher) checkHolds() error {
 	return nil
 }
 
+// checkGroups: each hold of a page is so once, and has some of what is taken.
+func (d *Dispatcher) checkGroups(p *page) error {
+	rest, holds := p.taken, []uint32{p.hold}
+	for gi := p.first; gi != none; gi = d.holds.group(gi).next {
+		g := d.holds.group(gi)
+		if g.mask == [pageWords]uint64{} || slices.Contains(holds, g.hold) {
+			return fmt.Errorf("group %d of hold %d with mask %x beside those of %d", gi, g.hold, g.mask, holds)
+		}
+		for w, mask := range g.mask {
+			if rest[w]&mask != mask {
+				return fmt.Errorf("group %d with mask %x, of %x", gi, g.mask, rest)
+			}
+			rest[w] &^= mask
+		}
+		holds = append(holds, g.hold)
+	}
+	if p.first != none && rest == [pageWords]uint64{} {
+		return fmt.Errorf("nothing for the hold of the page, beside %d", holds)
+	}
+	return nil
+}
+
 func (d *Dispatcher) checkPages() error {
 	pages := 0
-	for pi := range d.pages.all.items {
-		p := d.pages.at(uint32(pi))
-		if p.taken|p.tracked == 0 {
+	for i := range d.pages.all.items {
+		p := d.pages.all.at(uint32(i))
+		if p.empty() {
 			continue // removed, or the next check finds it
 		}
 		pages++
-		if found := d.pages.find(p.number); found != uint32(pi) {
-			return fmt.Errorf("page %d is at %d, found at %d", p.number, pi, found)
+		if found := d.pages.find(p.number << pageShift); found != uint32(i)<<pageShift {
+			return fmt.Errorf("page %d is at %d, found at %d", p.number, i, found>>pageShift)
 		}
-		if (p.tracked == 0) != (p.links == noBlock) {
-			return fmt.Errorf("page %d: tracked %x with room at %d", p.number, p.tracked, p.links)
+		for w, mask := range p.linked {
+			if n, b := bits.OnesCount64(mask), p.links[w]; (n == 0) != (b == noBlock) || n > 0 && n > d.pages.links.room(b) {
+				return fmt.Errorf("page %d: linked %x with room at %d", p.number, p.linked, p.links)
+			}
 		}
 	}
 	if pages != d.pages.all.used() || pages != d.pages.by.used {
@@ -94,7 +128,7 @@ func (d *Dispatcher) checkDeliveries() error {
 }
 
 func (d *Dispatcher) checkKeys() error {
-	waiting, tracked := 0, 0
+	waiting, tracked, extras := 0, 0, 0
 	for ki := range d.keys.items {
 		k := d.keys.at(uint32(ki))
 		if !k.live {
@@ -104,47 +138,68 @@ func (d *Dispatcher) checkKeys() error {
 			return fmt.Errorf("key %x: %w", k.hash, err)
 		}
 		waiting += int(k.waiting)
+		if k.extra != none {
+			extras++
+		}
 	}
-	for pi := range d.pages.all.items {
-		tracked -= bits.OnesCount64(d.pages.at(uint32(pi)).tracked)
+	for i := range d.pages.all.items {
+		for _, mask := range d.pages.all.at(uint32(i)).linked {
+			tracked -= bits.OnesCount64(mask)
+		}
+	}
+	if extras != d.extras.used() {
+		return fmt.Errorf("%d keys have something besides, of %d", extras, d.extras.used())
 	}
 	if waiting != d.waiting || tracked != 0 {
-		return fmt.Errorf("%d records wait for their keys, counted %d; in lists less tracked: %d", waiting, d.waiting, tracked)
+		return fmt.Errorf("%d records wait for their keys, counted %d; in lists less linked: %d", waiting, d.waiting, tracked)
 	}
 	return nil
 }
 
 func (d *Dispatcher) checkKey(ki uint32, k *key, tracked *int) error {
-	taken, waiting, first, last, prev := uint32(0), uint32(0), none, int64(-1), none
+	taken, waiting, gone, first, last, prev := uint32(0), uint32(0), uint32(0), none, int64(-1), none
+	near := k.near == none
 	for r := k.head; r != none; r = d.pages.link(r).next {
 		l := d.pages.link(r)
-		if l.key != ki || l.prev != prev || d.pages.offsetOf(r) <= last {
-			return fmt.Errorf("offset %d after %d, of key %d, before it %d", d.pages.offsetOf(r), last, l.key, l.prev)
+		if l.key&^leftBit != ki || d.pages.offsetOf(r) <= last {
+			return fmt.Errorf("offset %d after %d, of key %d", d.pages.offsetOf(r), last, l.key)
 		}
-		if prev, last = r, d.pages.offsetOf(r); d.hasTaker(r) {
+		near = near || r == k.near
+		prev, last = r, d.pages.offsetOf(r)
+		switch {
+		case l.hasLeft():
+			if gone++; d.hasTaker(r) || r == k.head {
+				return fmt.Errorf("offset %d left, and is taken or the first", last)
+			}
+		case d.hasTaker(r):
 			if taken++; last > k.last {
 				return fmt.Errorf("offset %d is taken, none should be above %d", last, k.last)
 			}
-		} else if waiting++; first == none {
-			first = r
+		default:
+			if waiting++; first == none {
+				first = r
+			}
 		}
 		*tracked++
 	}
 	if found, ok := d.keyBy.find(k.hash); !ok || found != ki {
 		return fmt.Errorf("at %d, found at %d", ki, found)
 	}
-	in, ready := d.readyIn(k)
 	switch {
 	case taken != k.taken || waiting != k.waiting || first != k.wait || prev != k.tail:
 		return fmt.Errorf("%d taken and %d waiting from %d on, says %d and %d from %d on", taken, waiting, first, k.taken, k.waiting, k.wait)
-	case taken == 0 && k.holder != none || k.orphans > k.taken:
+	case !near:
+		return fmt.Errorf("near %d, which is not of it", k.near)
+	case gone != uint32(k.left) || d.tooManyLeft(k):
+		return fmt.Errorf("%d left beside %d, says %d", gone, taken+waiting, k.left)
+	case taken == 0 && k.holder != none || d.orphans(k) > k.taken:
 		return fmt.Errorf("held by %q without records", d.idOf(k.holder))
-	case k.head == none && k.from == k.to:
+	case k.head == none && !d.isSpilt(k):
 		return fmt.Errorf("of nothing")
-	case ready != k.listed || ready && in != k.in:
-		return fmt.Errorf("ready %v for %v, listed %v in %v", ready, in, k.listed, k.in)
-	case k.from < k.to && (k.waiting == 0 || d.behindStretch(k)) && !k.asked:
-		return fmt.Errorf("does not ask for [%d,%d)", k.from, k.to)
+	case d.readyIn(k) != k.in:
+		return fmt.Errorf("in list %d, should be in %d", k.in, d.readyIn(k))
+	case d.isSpilt(k) && (k.waiting == 0 || d.behindStretch(k)) && !k.asked:
+		return fmt.Errorf("does not ask for %v", d.extraOf(k))
 	}
 	return d.checkOneHolder(k)
 }
@@ -156,17 +211,17 @@ func (d *Dispatcher) checkOneHolder(k *key) error {
 		if !d.hasTaker(r) {
 			continue
 		}
-		gi := d.groupOf(r>>pageShift, 1<<(r&(pageBits-1)))
-		if d.isOrphan(gi) {
+		hi, _ := d.partOf(splitRef(r))
+		if d.isOrphan(hi) {
 			orphans++
 			continue
 		}
-		if m := d.holds.at(d.holds.group(gi).hold).member; m != k.holder {
+		if m := d.holds.at(hi).member; m != k.holder {
 			return fmt.Errorf("offset %d is with %q, the key with %q", d.pages.offsetOf(r), d.idOf(m), d.idOf(k.holder))
 		}
 	}
-	if orphans != k.orphans {
-		return fmt.Errorf("%d pending of a member that is gone, says %d", orphans, k.orphans)
+	if orphans != d.orphans(k) {
+		return fmt.Errorf("%d pending of a member that is gone, says %d", orphans, d.orphans(k))
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 // BlockOffsets is how many offsets the counts of one record of the log are for.
 const BlockOffsets = 1024
 
-const blockPages = BlockOffsets / pageBits
+const blockWords = BlockOffsets / wordBits
 
 // The version of the value of counts, and what the entry of an offset says besides.
 const (
@@ -38,8 +38,8 @@ func (d *Dispatcher) forgetCounts(number int64, mask uint64, out *Changes) {
 	if !d.ended.forget(number, mask) {
 		return
 	}
-	block := number / blockPages
-	for n := block * blockPages; n < (block+1)*blockPages; n++ {
+	block := number / blockWords
+	for n := block * blockWords; n < (block+1)*blockWords; n++ {
 		if d.ended.find(n) != nil {
 			return
 		}
@@ -84,15 +84,15 @@ func (d *Dispatcher) rewindFor(r Run) {
 func (d *Dispatcher) AppendCounts(dst []byte, block int64) []byte {
 	var runs [BlockOffsets]countRun
 	n := 0
-	for number := block * blockPages; number < (block+1)*blockPages; number++ {
+	for number := block * blockWords; number < (block+1)*blockWords; number++ {
 		ended := d.ended.find(number)
 		if ended == nil {
 			continue
 		}
 		exhausted, rejected := d.archivingOf(number)
 		eachBit(number, ended.mask, func(offset int64) {
-			_, bit := pageOf(offset)
-			c := countRun{at: int(offset % BlockOffsets), n: 1, count: ended.counts[offset&(pageBits-1)]}
+			_, bit := wordOf(offset)
+			c := countRun{at: int(offset % BlockOffsets), n: 1, count: ended.counts[offset&(wordBits-1)]}
 			switch {
 			case exhausted&bit != 0:
 				c.mark = markExhausted
@@ -113,22 +113,21 @@ func (d *Dispatcher) AppendCounts(dst []byte, block int64) []byte {
 	return appendCountRuns(dst, runs[:n])
 }
 
-// archivingOf are the masks of a page's records that wait for their dead letters.
+// archivingOf are the masks of a word's records that wait for their dead letters.
 func (d *Dispatcher) archivingOf(number int64) (exhausted, rejected uint64) {
-	pi := d.pages.find(number)
-	if pi == none {
+	wi := d.pages.find(number)
+	if wi == none {
 		return 0, 0
 	}
-	for gi := d.pages.at(pi).first; gi != none; gi = d.holds.group(gi).nextInPage {
-		g := d.holds.group(gi)
-		switch h := d.holds.at(g.hold); {
+	d.eachPart(wi, func(hi uint32, part uint64) {
+		switch h := d.holds.at(hi); {
 		case h.state != Archiving:
 		case h.cause == Rejected:
-			rejected |= g.mask
+			rejected |= part
 		default:
-			exhausted |= g.mask
+			exhausted |= part
 		}
-	}
+	})
 	return exhausted, rejected
 }
 
@@ -243,7 +242,7 @@ func (d *Dispatcher) RestoreCounts(block int64, value []byte, out *Changes) erro
 }
 
 func (d *Dispatcher) restoreCount(offset int64, c countRun, out *Changes) {
-	number, bit := pageOf(offset)
+	number, bit := wordOf(offset)
 	d.ended.set(offset, c.count)
 	if c.mark == 0 || d.isTaken(offset) {
 		return

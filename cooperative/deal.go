@@ -7,7 +7,7 @@ import "math"
 // neither fills more than half if there is some of the other, so that nothing that is
 // always there keeps the other from being dealt.
 func (d *Dispatcher) deal(limit, share int) {
-	own := listName{of: d.hand.member, member: true}
+	own := memberList | listName(d.hand.member)
 	d.members.at(d.hand.member).turn++
 	d.keysFirst = !d.keysFirst
 	if !d.keysFirst {
@@ -72,7 +72,7 @@ func (d *Dispatcher) dealReady(lanes []uint32, limit int) {
 		if left := n - i; left > 1 {
 			to = len(d.hand.offsets) + d.part(limit, left)
 		}
-		d.dealKeys(listName{of: d.marks[(turn+i)%n]}, to)
+		d.dealKeys(listName(d.marks[(turn+i)%n]), to)
 	}
 }
 
@@ -101,7 +101,7 @@ func (d *Dispatcher) dealKey(ki uint32, limit int) {
 			k.holder = d.hand.member
 		case gone:
 			d.unlink(ki, r)
-			d.pages.tidy(r >> pageShift)
+			d.pages.tidy(r >> wordShift)
 		}
 		k.waiting--
 		d.waiting--

@@ -8,11 +8,11 @@ type deliveries struct {
 	last uint32 // found last
 }
 
-// counted is the deliveries of 64 offsets, those of a page.
+// counted is the deliveries of 64 offsets, those of a word.
 type counted struct {
 	number int64 // the offsets number*64 to number*64+63
 	mask   uint64
-	counts [pageBits]uint8 // of those in the mask, 0 of others
+	counts [wordBits]uint8 // of those in the mask, 0 of others
 }
 
 func newDeliveries() *deliveries {
@@ -21,7 +21,7 @@ func newDeliveries() *deliveries {
 	return d
 }
 
-// find is what there is of the offsets of a page, nil if there is nothing.
+// find is what there is of the offsets of a word, nil if there is nothing.
 func (d *deliveries) find(number int64) *counted {
 	if d.last == none || d.all.items[d.last].number != number {
 		i, ok := d.by.find(uint64(number))
@@ -35,15 +35,15 @@ func (d *deliveries) find(number int64) *counted {
 
 // of is how many deliveries of an offset have ended.
 func (d *deliveries) of(offset int64) int {
-	if c := d.find(offset >> pageShift); c != nil {
-		return int(c.counts[offset&(pageBits-1)])
+	if c := d.find(offset >> wordShift); c != nil {
+		return int(c.counts[offset&(wordBits-1)])
 	}
 	return 0
 }
 
 // set sets the deliveries of an offset, above 0.
 func (d *deliveries) set(offset int64, count uint8) {
-	number, bit := pageOf(offset)
+	number, bit := wordOf(offset)
 	c := d.find(number)
 	if c == nil {
 		d.last = d.all.add(counted{number: number})
@@ -51,10 +51,10 @@ func (d *deliveries) set(offset int64, count uint8) {
 		c = d.all.at(d.last)
 	}
 	c.mask |= bit
-	c.counts[offset&(pageBits-1)] = count
+	c.counts[offset&(wordBits-1)] = count
 }
 
-// forget forgets the deliveries of the offsets in a page's mask, and tells whether there
+// forget forgets the deliveries of the offsets in a word's mask, and tells whether there
 // were any.
 func (d *deliveries) forget(number int64, mask uint64) bool {
 	if d.all.used() == 0 {
@@ -64,9 +64,9 @@ func (d *deliveries) forget(number int64, mask uint64) bool {
 	if c == nil || c.mask&mask == 0 {
 		return false
 	}
-	eachBit(number, c.mask&mask, func(offset int64) { c.counts[offset&(pageBits-1)] = 0 })
+	eachBit(number, c.mask&mask, func(offset int64) { c.counts[offset&(wordBits-1)] = 0 })
 	if c.mask &^= mask; c.mask == 0 {
-		d.by.remove(uint64(number))
+		d.by.remove(uint64(number), d.last)
 		d.all.remove(d.last)
 		d.last = none
 	}

@@ -1,7 +1,9 @@
 package cooperative
 
 import (
+	"cmp"
 	"iter"
+	"math/bits"
 	"slices"
 	"strings"
 	"unsafe"
@@ -24,21 +26,22 @@ type Standing struct {
 // Explain tells where a record stands. One that was not fed, or is read again when its
 // turn comes, or is done, is Unknown; the ledger tells whether it is done.
 func (d *Dispatcher) Explain(offset int64) Standing {
-	number, bit := pageOf(offset)
+	number, bit := wordOf(offset)
 	s := Standing{Deliveries: d.ended.of(offset)}
-	pi := d.pages.find(number)
-	if pi != none && d.pages.at(pi).taken&bit != 0 {
-		h := d.holds.at(d.holds.group(d.groupOf(pi, bit)).hold)
+	wi := d.pages.find(number)
+	if wi != none && d.pages.taken(wi)&bit != 0 {
+		hi, _ := d.partOf(wi, bit)
+		h := d.holds.at(hi)
 		s.State, s.Member, s.SinceMs, s.Cause = h.state, d.idOf(h.member), h.since, h.cause
 		if h.heapAt >= 0 {
 			s.DeadlineMs = h.deadline
 		}
 	}
-	if pi != none && d.pages.at(pi).tracked&bit != 0 {
-		k := d.keys.at(d.pages.link(d.pages.refOf(pi, offset)).key)
+	if d.isTracked(offset) {
+		k := d.keys.at(d.pages.link(refOf(wi, offset)).key)
 		s.Keyed, s.KeyHash = true, k.hash
 		if s.State == Unknown {
-			s.State, s.Blocker, s.Moved = Available, d.idOf(k.holder), d.lanes[k.lane].foreign > 0
+			s.State, s.Blocker, s.Moved = Available, d.idOf(k.holder), d.lanes[d.laneOf(k.hash)].foreign > 0
 		}
 	}
 	for i := range d.lanes {
@@ -104,22 +107,23 @@ type Held struct {
 }
 
 // Holdings yields the records from an offset on that members have acquired, in order of
-// the offsets. It takes time for each that it yields, and to sort the pages of 64 offsets
+// the offsets. It takes time for each that it yields, and to sort the words of 64 offsets
 // that there are.
 func (d *Dispatcher) Holdings(from int64) iter.Seq[Held] {
-	numbers := make([]int64, 0, d.pages.all.used())
-	for i := range d.pages.all.items {
-		if p := &d.pages.all.items[i]; p.taken != 0 && p.number >= from>>pageShift {
-			numbers = append(numbers, p.number)
+	var words []uint32
+	for wi := range uint32(len(d.pages.all.items)) << pageShift {
+		if d.pages.taken(wi) != 0 && d.pages.numberOf(wi) >= from>>wordShift {
+			words = append(words, wi)
 		}
 	}
-	slices.Sort(numbers)
+	slices.SortFunc(words, func(a, b uint32) int { return cmp.Compare(d.pages.numberOf(a), d.pages.numberOf(b)) })
 	return func(yield func(Held) bool) {
 		var run Held
-		for _, number := range numbers {
-			for offset := max(from, number<<pageShift); offset < (number+1)<<pageShift; offset++ {
+		for _, wi := range words {
+			for left := d.pages.taken(wi); left != 0; left &= left - 1 {
+				offset := d.pages.offsetOf(refOf(wi, int64(bits.TrailingZeros64(left))))
 				s := d.Explain(offset)
-				if s.State != Acquired {
+				if s.State != Acquired || offset < from {
 					continue
 				}
 				next := Held{Run{Start: offset, End: offset + 1}, s.Member, s.SinceMs, s.DeadlineMs, s.Deliveries}
@@ -145,18 +149,14 @@ func (d *Dispatcher) Holdings(from int64) iter.Seq[Held] {
 // MemoryBytes is about how much memory the dispatcher takes.
 func (d *Dispatcher) MemoryBytes() int64 {
 	n := bytesOf(&d.pages.all) + bytesOf(&d.ended.all) + bytesOf(&d.holds.all) + bytesOf(&d.holds.groups) +
-		bytesOf(&d.keys) + bytesOf(&d.members.arena)
-	n += 8*int64(cap(d.pages.by.places)+cap(d.ended.by.places)+cap(d.keyBy.places)) + 4*int64(cap(d.holds.due)+cap(d.keyAsks)+cap(d.marks)+cap(d.waitList))
+		bytesOf(&d.keys) + bytesOf(&d.extras) + bytesOf(&d.members.arena)
+	n += 8*int64(cap(d.pages.by.places)+cap(d.ended.by.places)+cap(d.keyBy.places)) + 4*int64(cap(d.holds.due)+cap(d.keyAsks)+cap(d.marks)+cap(d.waitList)+cap(d.pages.loose))
 	n += 8*int64(cap(d.offsets)+cap(d.hand.offsets)) + 4*int64(cap(d.laneAt)) + int64(unsafe.Sizeof(stream{}))*int64(cap(d.streams)) + int64(unsafe.Sizeof(head{}))*int64(cap(d.heads))
-	for i := range d.pages.links.classes {
-		c := &d.pages.links.classes[i]
-		n += int64(unsafe.Sizeof(link{}))*int64(cap(c.items)) + 4*int64(cap(c.free))
-	}
 	for i := range d.lanes {
 		l := &d.lanes[i]
 		n += int64(unsafe.Sizeof(*l)) + l.pool.MemoryBytes() + int64(unsafe.Sizeof(freshRecord{}))*int64(cap(l.fresh.items))
 	}
-	return n + d.logged.MemoryBytes()
+	return n + d.pages.links.memoryBytes() + d.logged.MemoryBytes()
 }
 
 func bytesOf[T any](a *arena[T]) int64 {

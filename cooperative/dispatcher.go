@@ -52,6 +52,7 @@ type Dispatcher struct {
 	next     *Config // takes effect once nothing is acquired or pending
 	ledger   *individualcommit.Ledger
 	ahead    ahead
+	leaving  leaving
 	frontier int64 // the next offset to feed
 	refed    int64 // below it, offsets may be fed that are known
 
@@ -60,6 +61,7 @@ type Dispatcher struct {
 	holds    holds
 	members  members
 	keys     arena[key]
+	extras   arena[extra]
 	keyBy    index
 	waiting  int // records that are in the list of a key and not taken by a member
 	fresh    int // records of all lanes that are not looked at
@@ -73,9 +75,11 @@ type Dispatcher struct {
 	logged individualcommit.OffsetSet // blocks whose counts are in the log
 
 	hand      hand
-	keysFirst bool   // whether the next deal begins with keys that had to wait, or with what is new
-	delayed   uint32 // the hold that the running call has made for delayed records
-	back      Run    // records on their way back to the pool
+	gathered  gathered // empty between operations
+	fetched   uint64   // keeps what fetchKeys looks at from being left out
+	keysFirst bool     // whether the next deal begins with keys that had to wait, or with what is new
+	delayed   uint32   // the hold that the running call has made for delayed records
+	back      Run      // records on their way back to the pool
 	offsets   []int64
 	marks     []uint32
 	streams   []stream
@@ -86,7 +90,7 @@ type Dispatcher struct {
 // not change: before it is fed again, the ledger must have what Changes say. A mode other
 // than KeyRange needs no line and no assignment.
 func New(c Config, l *individualcommit.Ledger) *Dispatcher {
-	d := &Dispatcher{config: c, ledger: l, frontier: l.Stable(), pages: newPages(), ended: newDeliveries(), ahead: defaultAhead}
+	d := &Dispatcher{config: c, ledger: l, frontier: l.Stable(), pages: newPages(), ended: newDeliveries(), ahead: defaultAhead, leaving: defaultLeaving}
 	d.keyBy = newIndex(func(i uint32) uint64 { return d.keys.items[i].hash })
 	d.members.by = make(map[string]uint32)
 	d.makeLanes()
@@ -135,6 +139,7 @@ func (d *Dispatcher) changeMode() bool {
 			d.dropKey(uint32(i))
 		}
 	}
+	d.pages.dropLoose()
 	d.makeLanes()
 	d.keyAsks = d.keyAsks[:0]
 	d.rewind(d.ledger.Stable())

@@ -11,6 +11,9 @@ import (
 	"github.com/lacunamq/lacuna/keyfilter"
 )
 
+// testLeaving finds only what is near, and sweeps late.
+var testLeaving = leaving{part: 1}
+
 // testAhead keeps so little that all that is done past it happens in small tests.
 var testAhead = ahead{read: 16, reloadAt: 1, reloadUpTo: 4, reloadLeast: 2}
 
@@ -51,7 +54,7 @@ func runHistory(t *rapid.T, mode Mode) {
 	c := testConfig(mode)
 	c.Limits = drawLimits(t)
 	m := newModel(c)
-	m.d.ahead = testAhead
+	m.d.ahead, m.d.leaving = testAhead, testLeaving
 	steps := rapid.IntRange(1, 60).Draw(t, "steps")
 	for range steps {
 		if err := m.step(t); err != nil {
@@ -78,7 +81,10 @@ func drawLimits(t *rapid.T) Limits {
 }
 
 func (m *model) drawRun(t *rapid.T) Run {
-	start := rapid.Int64Range(m.start, max(m.start, m.end)).Draw(t, "start")
+	start := max(m.start, m.end)
+	if offsets := m.offsets(); len(offsets) > 0 {
+		start = max(m.start, rapid.SampledFrom(offsets).Draw(t, "start")+rapid.Int64Range(-2, 2).Draw(t, "shift"))
+	}
 	return Run{Start: start, End: start + rapid.SampledFrom([]int64{1, 1, 2, 5, 20}).Draw(t, "n")}
 }
 
@@ -106,6 +112,9 @@ func (m *model) step(t *rapid.T) error {
 		}
 		m.append(keys...)
 		m.closeAbsent()
+		if rapid.IntRange(0, 3).Draw(t, "skip") == 0 { // to other pages, or holds
+			m.skip(rapid.SampledFrom([]int64{70, 300, apart<<(pageShift+wordShift) + 300}).Draw(t, "skipped"))
+		}
 		return nil
 	case 4, 5, 6, 7:
 		w := Want{MaxRecords: rapid.IntRange(1, 20).Draw(t, "max"), BatchSize: rapid.IntRange(0, 3).Draw(t, "batch")}

@@ -45,6 +45,7 @@ func (d *Dispatcher) Feed(r Records, out *Changes) {
 		i += int(run.End - run.Start)
 	}
 	d.frontier = max(d.frontier, end)
+	d.pages.dropLoose()
 	out.Tidy()
 }
 
@@ -74,36 +75,30 @@ func (d *Dispatcher) feedOpen(r Run, keys []Key, i int, out *Changes) {
 
 // feedPool makes the records of r available that are not taken.
 func (d *Dispatcher) feedPool(r Run) {
-	if len(d.holds.groups.items) == 0 || r.Start >= max(d.frontier, d.refed) && d.holds.count[Pending]+d.holds.count[Archiving] == 0 {
+	if d.pages.all.used() == 0 || r.Start >= max(d.frontier, d.refed) && d.holds.count[Pending]+d.holds.count[Archiving] == 0 {
 		d.lanes[0].pool.Add(r)
 		return
 	}
 	for r.Start < r.End {
-		number, _ := pageOf(r.Start)
-		part := Run{Start: r.Start, End: min(r.End, (number+1)<<pageShift)}
+		number, _ := wordOf(r.Start)
+		part := Run{Start: r.Start, End: min(r.End, (number+1)<<wordShift)}
 		r.Start = part.End
 		mask := maskOf(number, part.Start, part.End)
-		pi := d.pages.find(number)
-		if pi == none || d.pages.at(pi).taken&mask == 0 {
+		wi := d.pages.find(number)
+		if wi == none || d.pages.taken(wi)&mask == 0 {
 			d.lanes[0].pool.Add(part)
 			continue
 		}
-		eachBit(number, mask&^d.pages.at(pi).taken, func(offset int64) {
+		eachBit(number, mask&^d.pages.taken(wi), func(offset int64) {
 			d.lanes[0].pool.Add(Run{Start: offset, End: offset + 1})
 		})
 	}
 }
 
 func (d *Dispatcher) isTaken(offset int64) bool {
-	number, bit := pageOf(offset)
-	pi := d.pages.find(number)
-	return pi != none && d.pages.at(pi).taken&bit != 0
-}
-
-func (d *Dispatcher) isTracked(offset int64) bool {
-	number, bit := pageOf(offset)
-	pi := d.pages.find(number)
-	return pi != none && d.pages.at(pi).tracked&bit != 0
+	number, bit := wordOf(offset)
+	wi := d.pages.find(number)
+	return wi != none && d.pages.taken(wi)&bit != 0
 }
 
 // adopt gives a record its key that was taken before it was read: after a restart, or a
@@ -112,15 +107,15 @@ func (d *Dispatcher) adopt(offset int64, k Key) {
 	if k.Null || d.isTracked(offset) {
 		return
 	}
-	number, bit := pageOf(offset)
-	hi := d.holds.group(d.groupOf(d.pages.find(number), bit)).hold
+	number, bit := wordOf(offset)
+	hi, _ := d.partOf(d.pages.find(number), bit)
 	switch d.holds.at(hi).state {
 	case Pending:
 		ki := d.keyOf(k.Hash)
 		d.keepBefore(ki, offset)
 		d.insert(ki, offset)
 		d.keys.at(ki).startTaken(offset)
-		d.keys.at(ki).orphans++
+		d.addOrphan(d.keys.at(ki))
 		d.place(ki)
 	case Delayed:
 		ki := d.keyOf(k.Hash)
@@ -136,12 +131,12 @@ func (d *Dispatcher) adopt(offset int64, k Key) {
 // already is not dealt before them.
 func (d *Dispatcher) keepBefore(ki uint32, offset int64) {
 	k := d.keys.at(ki)
-	hash, l := k.hash, &d.lanes[k.lane]
+	hash, l := k.hash, &d.lanes[d.laneOf(k.hash)]
 	if from, to := l.from, min(l.to, offset); from < to {
-		if k.from < k.to {
-			from, to = min(from, k.from), max(to, k.to)
+		if f, t := d.stretch(k); f < t {
+			from, to = min(from, f), max(to, t)
 		}
-		k.from, k.to = from, to
+		d.setStretch(k, from, to)
 	}
 	if !l.fresh.hasBefore(offset, hash) {
 		return
@@ -218,7 +213,7 @@ func (d *Dispatcher) examine(li uint32) bool {
 	}
 	d.popFresh(l)
 	if !known {
-		ki = d.addKey(f.hash, li)
+		ki = d.addKey(f.hash)
 	}
 	d.insert(ki, f.offset)
 	k := d.keys.at(ki)
@@ -236,17 +231,17 @@ func (d *Dispatcher) popFresh(l *lane) {
 // at once: it has all before it.
 func (d *Dispatcher) mayExtend(ki uint32) bool {
 	k := d.keys.at(ki)
-	return k.from == k.to && k.wait == none && k.orphans == 0 && k.holder == d.hand.member
+	return k.extra == none && k.wait == none && k.holder == d.hand.member
 }
 
 // addBehind lets a record wait for the others of its key.
 func (d *Dispatcher) addBehind(ki uint32, offset int64) {
 	k := d.keys.at(ki)
-	switch {
-	case k.from < k.to && offset >= k.from:
-		k.to = max(k.to, offset+1)
-	case k.from == k.to && k.waiting > 0 && d.pages.offsetOf(k.tail) < offset && d.overfull():
-		k.from, k.to = offset, offset+1
+	switch from, to := d.stretch(k); {
+	case from < to && offset >= from:
+		d.setStretch(k, from, max(to, offset+1))
+	case from == to && k.waiting > 0 && d.pages.offsetOf(k.tail) < offset && d.overfull():
+		d.setStretch(k, offset, offset+1)
 	default:
 		d.addWaiting(ki, offset)
 	}

@@ -15,26 +15,24 @@ func (d *Dispatcher) grant(dst []Delivery, batchSize int, nowMs int64) []Deliver
 	d.own(hi)
 	first := len(dst)
 	for all := d.hand.offsets; len(all) > 0; {
-		number, _ := pageOf(all[0])
+		number, _ := wordOf(all[0])
 		mask, n := uint64(0), 0
-		for ; n < len(all) && all[n]>>pageShift == number; n++ {
-			mask |= 1 << (all[n] & (pageBits - 1))
+		for ; n < len(all) && all[n]>>wordShift == number; n++ {
+			mask |= 1 << (all[n] & (wordBits - 1))
 		}
 		all = all[n:]
-		pi := d.pages.get(number)
-		d.take(hi, pi, mask)
-		dst = d.appendDeliveries(dst, first, batchSize, pi, mask)
+		hi = d.take(hi, d.pages.get(number), mask)
+		dst = d.appendDeliveries(dst, first, batchSize, number, mask)
 	}
 	return dst
 }
 
-// appendDeliveries appends the records of a page's mask as runs, of which those from
+// appendDeliveries appends the records of a word's mask as runs, of which those from
 // index first on may be continued.
-func (d *Dispatcher) appendDeliveries(dst []Delivery, first, batchSize int, pi uint32, mask uint64) []Delivery {
-	p := d.pages.at(pi)
-	base := p.number << pageShift
+func (d *Dispatcher) appendDeliveries(dst []Delivery, first, batchSize int, number int64, mask uint64) []Delivery {
+	base := number << wordShift
 	ended := &counted{}
-	if c := d.ended.find(p.number); c != nil {
+	if c := d.ended.find(number); c != nil {
 		ended = c
 	}
 	for mask != 0 {
@@ -47,7 +45,7 @@ func (d *Dispatcher) appendDeliveries(dst []Delivery, first, batchSize int, pi u
 		} else if near != 0 {
 			n = min(n, bits.TrailingZeros64(near))
 		}
-		mask &^= maskOf(p.number, base+int64(lo), base+int64(lo+n))
+		mask &^= maskOf(number, base+int64(lo), base+int64(lo+n))
 		dst = appendRun(dst, first, int64(batchSize), Delivery{Run{Start: base + int64(lo), End: base + int64(lo+n)}, count})
 	}
 	return dst

@@ -1,6 +1,6 @@
 package cooperative
 
-import "math/bits"
+import "math"
 
 // hold is records that share an end: what one call acquired, one release delayed, one
 // request of a transaction made pending, or one change archives. Each record that is
@@ -8,22 +8,15 @@ import "math/bits"
 type hold struct {
 	deadline int64  // in ms, when all of it ends by itself; see due
 	since    int64  // Acquired: in ms, when it was, or was renewed last
+	page     int64  // what it has is in this page
 	member   uint32 // whose it is, or none
 	records  uint32
-	first    uint32 // of its groups
 	heapAt   int32  // in holds.due, -1: it has no deadline
 	next     uint32 // of its member's holds
 	prev     uint32
+	more     uint16 // and in so many after it
 	state    State
 	cause    Cause // of Archiving
-}
-
-// group is the records of a hold in one page.
-type group struct {
-	mask       uint64
-	hold, page uint32
-	nextInPage uint32
-	next, prev uint32 // in the hold
 }
 
 // holds are the holds there are, and those with a deadline also as a heap, earliest first.
@@ -40,7 +33,7 @@ func (h *holds) group(i uint32) *group { return &h.groups.items[i] }
 
 // open makes a hold, which is to be filled at once: one without records is no hold.
 func (h *holds) open(s State, member uint32, deadline int64, timed bool) uint32 {
-	i := h.all.add(hold{deadline: deadline, member: member, state: s, first: none, next: none, prev: none, heapAt: -1})
+	i := h.all.add(hold{deadline: deadline, member: member, state: s, next: none, prev: none, heapAt: -1})
 	if timed {
 		h.due = append(h.due, i)
 		h.up(len(h.due) - 1)
@@ -103,75 +96,31 @@ func (h *holds) down(i int) {
 	h.at(moving).heapAt = int32(i)
 }
 
-// take puts the offsets of mask in page pi, none of which is taken, in the hold.
-func (d *Dispatcher) take(hi, pi uint32, mask uint64) {
-	p, h := d.pages.at(pi), d.holds.at(hi)
-	n := bits.OnesCount64(mask)
-	p.taken |= mask
-	h.records += uint32(n)
-	d.holds.count[h.state] += n
-	if p.first != none && d.holds.group(p.first).hold == hi {
-		d.holds.group(p.first).mask |= mask
-		return
-	}
-	gi := d.holds.groups.add(group{mask: mask, hold: hi, page: pi, nextInPage: p.first, next: h.first, prev: none})
-	if h.first != none {
-		d.holds.group(h.first).prev = gi
-	}
-	p.first, h.first = gi, gi
-}
+// apart is how many pages lie at most between two of a hold that have records of it, so that
+// these are found without a list of them.
+const apart = 64
 
-// groupOf is the group that offset, which is taken, is in.
-func (d *Dispatcher) groupOf(pi uint32, bit uint64) uint32 {
-	gi := d.pages.at(pi).first
-	for d.holds.group(gi).mask&bit == 0 {
-		gi = d.holds.group(gi).nextInPage
-	}
-	return gi
-}
-
-// untake takes the offsets of mask, which are in the group, out of its hold; to is what
-// becomes of them. The page may be left to be tidied.
-func (d *Dispatcher) untake(gi uint32, mask uint64, to State) {
-	g := d.holds.group(gi)
-	hi, pi := g.hold, g.page
-	h, p := d.holds.at(hi), d.pages.at(pi)
-	if !h.state.mayBecome(to) {
-		panic("cooperative: a record that is " + h.state.String() + " would become " + to.String())
-	}
-	d.forgetForeign(h, p, mask)
-	n := bits.OnesCount64(mask)
-	g.mask &^= mask
-	p.taken &^= mask
-	h.records -= uint32(n)
-	d.holds.count[h.state] -= n
-	if g.mask == 0 {
-		d.dropGroup(gi, g, h, p)
-	}
+// nearby is a hold like one, and mostly that itself, that may have records in a page.
+func (d *Dispatcher) nearby(hi uint32, number int64) uint32 {
+	h := d.holds.at(hi)
 	if h.records == 0 {
-		d.dropHold(hi)
+		h.page = number
+		return hi
 	}
-}
-
-func (d *Dispatcher) dropGroup(gi uint32, g *group, h *hold, p *page) {
-	if p.first == gi {
-		p.first = g.nextInPage
-	} else {
-		before := p.first
-		for d.holds.group(before).nextInPage != gi {
-			before = d.holds.group(before).nextInPage
-		}
-		d.holds.group(before).nextInPage = g.nextInPage
+	first, last := h.page, h.page+int64(h.more)
+	far := number < first-apart || number > last+apart
+	if first, last = min(first, number), max(last, number); !far && last-first <= math.MaxUint16 {
+		h.page, h.more = first, uint16(last-first)
+		return hi
 	}
-	if g.prev == none {
-		h.first = g.next
-	} else {
-		d.holds.group(g.prev).next = g.next
+	like := *h
+	hi = d.holds.open(like.state, like.member, like.deadline, like.heapAt >= 0)
+	h = d.holds.at(hi)
+	h.since, h.cause, h.page = like.since, like.cause, number
+	if like.member != none {
+		d.own(hi)
 	}
-	if g.next != none {
-		d.holds.group(g.next).prev = g.prev
-	}
-	d.holds.groups.remove(gi)
+	return hi
 }
 
 // dropHold ends a hold without records.

@@ -2,22 +2,80 @@ package cooperative
 
 // key is a key of which records are acquired, pending, or waiting for that. While records
 // of it are acquired by one member, further ones go only to it, in order of the offsets.
+//
+// It is a line of the processor's cache, 64 bytes: with many keys, most of the time goes to
+// fetching them from memory.
 type key struct {
 	hash       uint64
-	from, to   int64 // its records in [from, to) are not kept but read again; from == to: there are none
 	last       int64 // no record above it is taken
-	lane       uint32
-	head, tail ref // all records of it that are kept, in order
-	wait       ref // the first of those that no member and no transaction has
+	head, tail ref   // all records of it that are kept, in order, and some that left: see order.go
+	wait       ref   // the first of those that no member and no transaction has
 	taken      uint32
 	waiting    uint32
-	orphans    uint32 // of the taken ones, those pending of a member that is gone: till their end, nothing more is dealt
-	holder     uint32 // the member that has the other taken ones, none if there are none
-	listed     bool   // in the list `in` of ready keys
-	asked      bool   // in Dispatcher.keyAsks, or asked for
+	near       ref      // one of them, from where others are looked for; or none
+	holder     uint32   // the member that has the taken ones that are no orphans, none if there are none
+	extra      uint32   // in Dispatcher.extras, mostly none
+	in         listName // the list of ready keys that it is in
+	next, prev uint32   // in that list
+	left       uint16
+	asked      bool // in Dispatcher.keyAsks, or asked for
 	live       bool
-	in         listName
-	next, prev uint32 // in that list
+}
+
+// extra is what few keys have besides.
+type extra struct {
+	from, to int64  // the key's records in [from, to) are not kept but read again; from == to: there are none
+	orphans  uint32 // of the taken ones, those pending of a member that is gone: till their end, nothing more is dealt
+}
+
+func (d *Dispatcher) extraOf(k *key) extra {
+	if k.extra == none {
+		return extra{}
+	}
+	return *d.extras.at(k.extra)
+}
+
+func (d *Dispatcher) setExtra(k *key, e extra) {
+	empty := e.from >= e.to && e.orphans == 0
+	switch {
+	case empty && k.extra != none:
+		d.extras.remove(k.extra)
+		k.extra = none
+	case empty:
+	case k.extra == none:
+		k.extra = d.extras.add(e)
+	default:
+		*d.extras.at(k.extra) = e
+	}
+}
+
+// stretch is between which offsets the records of a key are not kept but read again.
+func (d *Dispatcher) stretch(k *key) (from, to int64) {
+	e := d.extraOf(k)
+	return e.from, e.to
+}
+
+func (d *Dispatcher) setStretch(k *key, from, to int64) {
+	d.setExtra(k, extra{from, to, d.extraOf(k).orphans})
+}
+
+func (d *Dispatcher) isSpilt(k *key) bool {
+	from, to := d.stretch(k)
+	return from < to
+}
+
+func (d *Dispatcher) orphans(k *key) uint32 { return d.extraOf(k).orphans }
+
+func (d *Dispatcher) addOrphan(k *key) {
+	e := d.extraOf(k)
+	e.orphans++
+	d.setExtra(k, e)
+}
+
+func (d *Dispatcher) dropOrphan(k *key) {
+	e := d.extraOf(k)
+	e.orphans--
+	d.setExtra(k, e)
 }
 
 // waitingBytes is about what a waiting record takes.
@@ -31,22 +89,24 @@ type list struct {
 
 var emptyList = list{head: none, tail: none}
 
-// listName says whose list: a member's, or else a lane's.
-type listName struct {
-	of     uint32
-	member bool
-}
+// listName says whose list of ready keys: that of a lane, by its index, or of a member.
+type listName uint32
+
+const (
+	noList     = listName(none)
+	memberList = listName(1 << 31) // and the member's index
+)
 
 func (d *Dispatcher) list(n listName) *list {
-	if n.member {
-		return &d.members.at(n.of).ready
+	if n >= memberList {
+		return &d.members.at(uint32(n &^ memberList)).ready
 	}
-	return &d.lanes[n.of].ready
+	return &d.lanes[n].ready
 }
 
 func (d *Dispatcher) enlist(ki uint32, n listName) {
 	l, k := d.list(n), d.keys.at(ki)
-	k.in, k.listed, k.next, k.prev = n, true, none, l.tail
+	k.in, k.next, k.prev = n, none, l.tail
 	if l.tail == none {
 		l.head = ki
 	} else {
@@ -69,7 +129,7 @@ func (d *Dispatcher) delist(ki uint32) {
 	} else {
 		d.keys.at(k.next).prev = k.prev
 	}
-	k.listed = false
+	k.in = noList
 	l.n--
 }
 
@@ -77,14 +137,16 @@ func (d *Dispatcher) delist(ki uint32) {
 func (d *Dispatcher) keyOf(hash uint64) uint32 {
 	ki, ok := d.keyBy.find(hash)
 	if !ok {
-		ki = d.addKey(hash, d.laneOf(hash))
+		ki = d.addKey(hash)
 	}
 	return ki
 }
 
 // addKey makes the key with a hash, of which there is none.
-func (d *Dispatcher) addKey(hash uint64, li uint32) uint32 {
-	ki := d.keys.add(key{hash: hash, lane: li, head: none, tail: none, wait: none, holder: none, live: true})
+func (d *Dispatcher) addKey(hash uint64) uint32 {
+	ki := d.keys.add(key{
+		hash: hash, head: none, tail: none, wait: none, near: none, holder: none, extra: none, in: noList, live: true,
+	})
 	d.keyBy.put(ki)
 	return ki
 }
@@ -92,72 +154,19 @@ func (d *Dispatcher) addKey(hash uint64, li uint32) uint32 {
 // dropKey forgets a key; the records that it kept become unknown unless they are taken.
 func (d *Dispatcher) dropKey(ki uint32) {
 	k := d.keys.at(ki)
-	if k.listed {
+	if k.in != noList {
 		d.delist(ki)
 	}
-	for k.head != none {
-		r := k.head
-		d.unlink(ki, r)
-		d.pages.tidy(r >> pageShift)
-	}
-	d.waiting -= int(k.waiting)
-	d.keyBy.remove(k.hash)
-	d.keys.remove(ki)
-}
-
-// insert puts a record in the list of its key, by default at the end.
-func (d *Dispatcher) insert(ki uint32, offset int64) ref {
-	k := d.keys.at(ki)
-	r := d.pages.refOf(d.pages.get(offset>>pageShift), offset)
-	prev := k.tail
-	for prev != none && d.pages.offsetOf(prev) > offset {
-		prev = d.pages.link(prev).prev
-	}
-	next := k.head
-	if prev != none {
-		next = d.pages.link(prev).next
-	}
-	d.pages.addLink(r, link{key: ki, next: next, prev: prev})
-	d.join(k, prev, r)
-	d.join(k, r, next)
-	return r
-}
-
-// join makes two records neighbours in the list of their key, none being its ends.
-func (d *Dispatcher) join(k *key, a, b ref) {
-	if a == none {
-		k.head = b
-	} else {
-		d.pages.link(a).next = b
-	}
-	if b == none {
-		k.tail = a
-	} else {
-		d.pages.link(b).prev = a
-	}
-}
-
-// unlink takes a record out of the list of its key.
-func (d *Dispatcher) unlink(ki uint32, r ref) {
-	d.bypass(d.keys.at(ki), r)
-	d.pages.removeLinks(r>>pageShift, 1<<(r&(pageBits-1)))
-}
-
-// bypass takes a record out of the list of its key but for its link, which is to be removed.
-func (d *Dispatcher) bypass(k *key, r ref) {
-	l := d.pages.link(r)
-	if k.wait == r {
-		k.wait = d.nextWaiting(l.next)
-	}
-	d.join(k, l.prev, l.next)
-}
-
-// nextWaiting is the first record from r on that no member and no transaction has.
-func (d *Dispatcher) nextWaiting(r ref) ref {
-	for r != none && d.hasTaker(r) {
+	for r := k.head; r != none; {
+		wi, bit := splitRef(r)
 		r = d.pages.link(r).next
+		d.pages.removeLinks(wi, bit)
+		d.pages.tidy(wi)
 	}
-	return r
+	d.setExtra(k, extra{})
+	d.waiting -= int(k.waiting)
+	d.keyBy.remove(k.hash, ki)
+	d.keys.remove(ki)
 }
 
 func (d *Dispatcher) hasTaker(r ref) bool {
@@ -167,11 +176,12 @@ func (d *Dispatcher) hasTaker(r ref) bool {
 
 // stateOf is the state of a record that is in the list of a key.
 func (d *Dispatcher) stateOf(r ref) State {
-	pi, bit := r>>pageShift, uint64(1)<<(r&(pageBits-1))
-	if d.pages.at(pi).taken&bit == 0 {
+	wi, bit := splitRef(r)
+	if d.pages.taken(wi)&bit == 0 {
 		return Available
 	}
-	return d.holds.at(d.holds.group(d.groupOf(pi, bit)).hold).state
+	hi, _ := d.partOf(wi, bit)
+	return d.holds.at(hi).state
 }
 
 // addWaiting puts a record that no member has in the list of its key.
@@ -202,16 +212,18 @@ func (d *Dispatcher) place(ki uint32) {
 	if k.taken == 0 {
 		k.holder = none
 	}
-	if k.head == none && k.from == k.to {
+	if k.taken+k.waiting == 0 && !d.isSpilt(k) {
 		d.dropKey(ki)
 		return
 	}
-	in, ready := d.readyIn(k)
-	if k.listed && (!ready || in != k.in) {
-		d.delist(ki)
-	}
-	if ready && !k.listed {
-		d.enlist(ki, in)
+	d.sweep(k)
+	if in := d.readyIn(k); in != k.in {
+		if k.in != noList {
+			d.delist(ki)
+		}
+		if in != noList {
+			d.enlist(ki, in)
+		}
 	}
 	if d.asksAgain(k) {
 		k.asked = true
@@ -222,19 +234,18 @@ func (d *Dispatcher) place(ki uint32) {
 // behindStretch tells whether records of a key that are not kept may come before the first
 // that waits: one that was pending or delayed before it was read.
 func (d *Dispatcher) behindStretch(k *key) bool {
-	return k.from < k.to && k.wait != none && d.pages.offsetOf(k.wait) >= k.from
+	from, to := d.stretch(k)
+	return from < to && k.wait != none && d.pages.offsetOf(k.wait) >= from
 }
 
-// readyIn is the list in which a key belongs, if its next record can be dealt now.
-func (d *Dispatcher) readyIn(k *key) (in listName, ready bool) {
+// readyIn is the list in which a key belongs: none, if its next record cannot be dealt now.
+func (d *Dispatcher) readyIn(k *key) listName {
 	switch {
-	case k.wait == none || d.stateOf(k.wait) != Available || d.behindStretch(k):
-		return in, false
-	case k.orphans > 0:
-		return in, false
+	case k.wait == none || d.stateOf(k.wait) != Available || d.behindStretch(k) || d.orphans(k) > 0:
+		return noList
 	case d.config.Mode == KeyRange || k.taken == 0:
-		return listName{of: k.lane}, true
+		return listName(d.laneOf(k.hash))
 	default:
-		return listName{of: k.holder, member: true}, true
+		return memberList | listName(k.holder)
 	}
 }

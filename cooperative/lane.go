@@ -100,10 +100,10 @@ func (d *Dispatcher) laneOfOffset(offset int64) uint32 {
 	return d.laneOf(keyfilter.Hash(nil, offset))
 }
 
-// laneOfRecord is the lane of a record that may be in the list of a key.
-func (d *Dispatcher) laneOfRecord(p *page, pi uint32, offset int64) uint32 {
-	if _, bit := pageOf(offset); p.tracked&bit != 0 {
-		return d.keys.at(d.pages.link(d.pages.refOf(pi, offset)).key).lane
+// laneOfTaken is the lane of a record that is taken, which may be in the list of a key.
+func (d *Dispatcher) laneOfTaken(wi uint32, offset int64) uint32 {
+	if _, bit := wordOf(offset); d.pages.linked(wi)&bit != 0 {
+		return d.laneOf(d.keys.at(d.pages.link(refOf(wi, offset)).key &^ leftBit).hash)
 	}
 	return d.laneOfOffset(offset)
 }
@@ -153,7 +153,7 @@ func (d *Dispatcher) SetAssignment(a Assignment) {
 func (d *Dispatcher) replaceKeys() {
 	for ki := range d.keys.items {
 		k := &d.keys.items[ki]
-		k.listed, k.lane = false, d.laneOf(k.hash)
+		k.in = noList
 	}
 	for ki := range d.keys.items {
 		if d.keys.items[ki].live {
@@ -169,21 +169,14 @@ func (d *Dispatcher) isForeign(h *hold, l *lane) bool {
 }
 
 func (d *Dispatcher) countForeign() {
-	for pi := range d.pages.all.items {
-		p := d.pages.at(uint32(pi))
-		if p.taken == 0 {
-			continue
-		}
-		for gi := p.first; gi != none; gi = d.holds.group(gi).nextInPage {
-			g := d.holds.group(gi)
-			d.addForeign(d.holds.at(g.hold), p, g.mask, 1)
-		}
+	for wi := range uint32(len(d.pages.all.items)) << pageShift {
+		d.eachPart(wi, func(hi uint32, part uint64) { d.addForeign(d.holds.at(hi), wi, part, 1) })
 	}
 }
 
-func (d *Dispatcher) addForeign(h *hold, p *page, mask uint64, n int) {
-	eachBit(p.number, mask, func(offset int64) {
-		l := &d.lanes[d.laneOfRecord(p, d.pages.find(p.number), offset)]
+func (d *Dispatcher) addForeign(h *hold, wi uint32, mask uint64, n int) {
+	eachBit(d.pages.numberOf(wi), mask, func(offset int64) {
+		l := &d.lanes[d.laneOfTaken(wi, offset)]
 		if d.isForeign(h, l) {
 			l.foreign += n
 			d.foreign += n
@@ -192,8 +185,8 @@ func (d *Dispatcher) addForeign(h *hold, p *page, mask uint64, n int) {
 }
 
 // forgetForeign counts records down that keep their lanes back and are about to go.
-func (d *Dispatcher) forgetForeign(h *hold, p *page, mask uint64) {
+func (d *Dispatcher) forgetForeign(h *hold, wi uint32, mask uint64) {
 	if d.foreign > 0 {
-		d.addForeign(h, p, mask, -1)
+		d.addForeign(h, wi, mask, -1)
 	}
 }

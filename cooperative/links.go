@@ -2,131 +2,96 @@ package cooperative
 
 import "math/bits"
 
-// ref names an offset by its page's index and its bit there: 4 bytes instead of 8. It is
+// ref names an offset by its word's index and its bit there: 4 bytes instead of 8. It is
 // good while the page is.
 type ref = uint32
 
-// link makes an offset part of the list of its key, which is in order of the offsets.
+// link makes an offset part of the list of its key, which is in order of the offsets. It
+// leads one way only, to take 8 bytes: see key.
 type link struct {
-	key        uint32
-	next, prev ref
+	key  uint32 // and whether the record has left
+	next ref
 }
 
-// block names room for the links of a page: which class, in 3 bits, and which block of
-// that. The classes have room for 8, 16, 24 and so on to 64.
-type block uint32
+// leftBit marks the link of a record that left the list of its key: see order.go.
+const leftBit = 1 << 31
 
-const (
-	noBlock   = block(none)
-	classBits = 3
-	classStep = pageBits >> classBits
-)
+func refOf(wi uint32, offset int64) ref { return wi<<wordShift | uint32(offset&(wordBits-1)) }
 
-func (b block) class() uint8 { return uint8(b & (1<<classBits - 1)) }
-
-func (b block) room() int { return classStep * (int(b.class()) + 1) }
-
-func (b block) at() int { return int(b >> classBits) }
-
-// linkStore keeps the links of a page side by side without holes, so that one of a page's
-// offsets in ten costs not ten times as much as all.
-type linkStore struct {
-	classes [1 << classBits]struct {
-		items []link
-		free  []uint32
-	}
-}
-
-func (s *linkStore) take(class uint8) block {
-	c := &s.classes[class]
-	if n := len(c.free); n > 0 {
-		at := c.free[n-1]
-		c.free = c.free[:n-1]
-		return block(at<<classBits) | block(class)
-	}
-	b := block(class)
-	b |= block(len(c.items) / b.room() << classBits)
-	c.items = withRoom(c.items, b.room())[:len(c.items)+b.room()]
-	return b
-}
-
-func (s *linkStore) give(b block) {
-	c := &s.classes[b.class()]
-	if c.free = append(c.free, uint32(b.at())); len(c.free)*b.room() == len(c.items) {
-		c.items, c.free = c.items[:0], c.free[:0]
-	}
-}
-
-func (s *linkStore) of(b block) []link {
-	at := b.at() * b.room()
-	return s.classes[b.class()].items[at : at+b.room()]
-}
-
-func (s *linkStore) move(b block, class uint8, n int) block {
-	to := s.take(class)
-	copy(s.of(to), s.of(b)[:n])
-	s.give(b)
-	return to
-}
-
-func (p *pages) refOf(i uint32, offset int64) ref {
-	return i<<pageShift | uint32(offset&(pageBits-1))
-}
+// splitRef gives the word and the bit that a ref names.
+func splitRef(r ref) (wi uint32, bit uint64) { return r >> wordShift, 1 << (r & (wordBits - 1)) }
 
 func (p *pages) offsetOf(r ref) int64 {
-	return p.at(r>>pageShift).number<<pageShift | int64(r&(pageBits-1))
+	return p.numberOf(r>>wordShift)<<wordShift | int64(r&(wordBits-1))
 }
 
-// link is the link of an offset that is tracked.
+// link is the link of an offset that has one.
 func (p *pages) link(r ref) *link {
-	g := p.at(r >> pageShift)
-	rank := bits.OnesCount64(g.tracked & (1<<(r&(pageBits-1)) - 1))
-	return &p.links.of(g.links)[rank]
+	wi, bit := splitRef(r)
+	g, w := p.at(wi), wi&(pageWords-1)
+	return p.links.at(g.links[w], rank(g.linked[w], bit))
 }
 
-// addLink makes room for the link of an offset.
+// rank is how many bits of a mask are below a bit, 0 being above all.
+func rank(mask, bit uint64) int { return bits.OnesCount64(mask & (bit - 1)) }
+
+// addLink makes room for the link of an offset that has none.
 func (p *pages) addLink(r ref, l link) {
-	g := p.at(r >> pageShift)
-	n := bits.OnesCount64(g.tracked)
-	switch {
-	case n == 0:
-		g.links = p.links.take(0)
-	case n == g.links.room():
-		g.links = p.links.move(g.links, min(2*g.links.class()+1, 1<<classBits-1), n) // twice as much: mostly a page fills
+	wi, bit := splitRef(r)
+	g, w := p.at(wi), wi&(pageWords-1)
+	mask := g.linked[w]
+	n, at := bits.OnesCount64(mask), rank(mask, bit)
+	g.linked[w] = mask | bit
+	from := g.links[w]
+	if from == noBlock || n == p.links.room(from) { // mostly a word fills
+		g.links[w] = p.links.take(min(n+2+n/2, wordBits))
 	}
-	bit := r & (pageBits - 1)
-	rank := bits.OnesCount64(g.tracked & (1<<bit - 1))
-	all := p.links.of(g.links)
-	copy(all[rank+1:n+1], all[rank:n])
-	all[rank] = l
-	g.tracked |= 1 << bit
+	to := p.links.of(g.links[w])
+	if from == g.links[w] {
+		copy(to[at+1:n+1], to[at:n])
+	} else if from != noBlock {
+		all := p.links.of(from)
+		copy(to, all[:at])
+		copy(to[at+1:], all[at:n])
+		p.links.give(from)
+	}
+	to[at] = l
 }
 
-// removeLinks gives up the links of the offsets in mask, all of which are tracked.
-func (p *pages) removeLinks(i uint32, mask uint64) {
-	g := p.at(i)
-	was := g.tracked
-	g.tracked &^= mask
-	switch n := bits.OnesCount64(g.tracked); {
-	case was == 0:
-	case n == 0:
-		p.links.give(g.links)
-		g.links = noBlock
-	default:
-		closeUp(p.links.of(g.links), was, mask)
-		if spare := 2; n+spare+classStep <= g.links.room() { // so that one that comes and goes moves none
-			g.links = p.links.move(g.links, uint8((n+spare-1)/classStep), n)
-		}
+// removeLinks gives up the links of the offsets in a word's mask, all of which have one.
+func (p *pages) removeLinks(wi uint32, mask uint64) {
+	if mask == 0 {
+		return
+	}
+	g, w := p.at(wi), wi&(pageWords-1)
+	was, b := g.linked[w], g.links[w]
+	g.linked[w] = was &^ mask
+	n := bits.OnesCount64(was &^ mask)
+	if n == 0 {
+		p.links.give(b)
+		g.links[w] = noBlock
+		return
+	}
+	to := b
+	if n+1+n/16 < p.links.room(b) && roomFor(n) < p.links.room(b) { // else one that came and went would move all
+		to = p.links.take(n)
+	}
+	closeUp(p.links.of(to), p.links.of(b), was, mask)
+	if to != b {
+		p.links.give(b)
+		g.links[w] = to
 	}
 }
 
-// closeUp takes those of a mask out of the links of the tracked offsets.
-func closeUp(all []link, tracked, gone uint64) {
-	rank := func(below uint64) int { return bits.OnesCount64(tracked & below) }
-	n := rank(gone&-gone - 1) // so many are in their place
+// closeUp copies the links of a word but for those of a mask.
+func closeUp(dst, src []link, linked, gone uint64) {
+	n := rank(linked, gone&-gone)
+	if &dst[0] != &src[0] {
+		copy(dst, src[:n])
+	}
 	for gone != 0 {
-		i := rank(gone&-gone - 1)
+		i := rank(linked, gone&-gone)
 		gone &= gone - 1
-		n += copy(all[n:], all[i+1:rank(gone&-gone-1)]) // to the next that goes, or the end
+		n += copy(dst[n:], src[i+1:rank(linked, gone&-gone)]) // to the next that goes, or the end
 	}
 }

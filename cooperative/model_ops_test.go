@@ -148,7 +148,7 @@ func (m *model) acknowledge(member string, acks []Ack) error {
 	end := int64(0)
 	for i, a := range acks {
 		o := first[i]
-		if o == Done && (a.Type != Release || a.Start < end) {
+		if a.Type != Release || o == Done && a.Start < end {
 			o = m.judge(member, a) // what was released with an earlier record may be released
 		}
 		end = max(end, a.End)
@@ -376,7 +376,7 @@ func (m *model) restart() error {
 	m.note("restart")
 	var out Changes
 	m.d = New(m.config, m.ledger)
-	m.d.ahead = testAhead
+	m.d.ahead, m.d.leaving = testAhead, testLeaving
 	m.next, m.waiting = nil, nil
 	var archived []int64
 	var pending []Run
@@ -411,11 +411,11 @@ func (m *model) feed() error {
 		switch {
 		case ok:
 			m.note("feed again %d %d", again.Start, again.End)
-			m.d.FeedAgain(again, m.read(again.Start, min(again.End, again.Start+3)))
+			m.d.FeedAgain(again, m.read(again.Start, min(again.End, m.nextRecord(again.Start)+3)))
 		case m.d.WantsRecords() && m.d.FeedFrom() < m.end:
 			from := m.d.FeedFrom()
 			m.note("feed %d", from)
-			m.d.Feed(m.read(from, min(m.end, from+7)), &out)
+			m.d.Feed(m.read(from, min(m.end, m.nextRecord(from)+7)), &out)
 		default:
 			return m.settled(&out, nil)
 		}

@@ -144,9 +144,27 @@ func (m *model) settled(out *Changes, want []int64) error {
 	return m.check()
 }
 
+// skip leaves out so many offsets.
+func (m *model) skip(n int64) {
+	m.note("skip %d from %d", n, m.end)
+	m.end += n
+	m.closeAbsent()
+}
+
+// nextRecord is the offset of the first record from one on, or the end.
+func (m *model) nextRecord(offset int64) int64 {
+	next := m.end
+	for o := range m.records {
+		if o >= offset {
+			next = min(next, o)
+		}
+	}
+	return next
+}
+
 func (m *model) closeAbsent() {
 	for m.ledger.Stable() < m.end && m.records[m.ledger.Stable()] == nil {
-		m.ledger.Close(m.ledger.Stable() + 1)
+		m.ledger.Close(m.nextRecord(m.ledger.Stable()))
 	}
 }
 

@@ -88,10 +88,11 @@ func (d *Dispatcher) dealLoose(c *Candidate) {
 
 // dealTracked deals what is next of the key of a record, if the member may have that.
 func (d *Dispatcher) dealTracked(c *Candidate, limit int) {
-	number, _ := pageOf(c.Offset)
-	ki := d.pages.link(d.pages.refOf(d.pages.find(number), c.Offset)).key
+	number, _ := wordOf(c.Offset)
+	ki := d.pages.link(refOf(d.pages.find(number), c.Offset)).key
 	k := d.keys.at(ki)
-	if !k.listed || k.in != (listName{of: d.hand.member, member: true}) && (k.in.member || !d.mayHave(k.lane)) {
+	own := memberList | listName(d.hand.member)
+	if k.in == noList || k.in != own && (k.in >= memberList || !d.mayHave(d.laneOf(k.hash))) {
 		return
 	}
 	d.dealKey(ki, limit)
@@ -122,7 +123,7 @@ func (d *Dispatcher) dealFirst(c *Candidate, limit int) bool {
 	case dealt:
 	}
 	if !known {
-		ki = d.addKey(c.Key.Hash, d.laneOf(c.Key.Hash))
+		ki = d.addKey(c.Key.Hash)
 	}
 	d.insert(ki, c.Offset)
 	k := d.keys.at(ki)
@@ -142,7 +143,11 @@ func (d *Dispatcher) forgetLookedAt(gone []int64) {
 				return false
 			}
 			ki, known := d.keyBy.find(f.hash)
-			return !known || f.offset < d.keys.at(ki).from || f.offset >= d.keys.at(ki).to // else it is read again
+			if !known {
+				return true
+			}
+			from, to := d.stretch(d.keys.at(ki))
+			return f.offset < from || f.offset >= to // else it is read again
 		})
 		d.fresh -= n - l.fresh.n
 	}

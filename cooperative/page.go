@@ -1,83 +1,128 @@
 package cooperative
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
-// A page is what is known of 64 offsets beyond "available", of which nothing is kept but
-// membership in a pool. Each offset is a bit of its masks.
+// A page is what is known of 256 offsets beyond "available", of which nothing is kept but
+// membership in a pool. Each offset is a bit of its masks. They are worked with by the word,
+// the 64 offsets that a machine word has room for.
 const (
-	pageShift = 6
-	pageBits  = 1 << pageShift
+	wordShift = 6
+	wordBits  = 1 << wordShift
+	pageShift = 2 // of a word's number
+	pageWords = 1 << pageShift
 )
 
 type page struct {
-	number  int64  // the offsets number*64 to number*64+63
-	taken   uint64 // in a group: acquired, delayed, pending or archiving
-	tracked uint64 // in the list of a key, with a link in links
-	first   uint32 // of the page's groups
-	links   block  // in pages.links
+	number int64             // the words number*4 to number*4+3
+	taken  [pageWords]uint64 // in a hold: acquired, delayed, pending or archiving
+	linked [pageWords]uint64 // in the list of a key, with a link in links
+	links  [pageWords]block  // in pages.links
+	hold   uint32            // of those taken that are in no group
+	first  uint32            // group, none if there is none
 }
 
-// pages are the pages there are.
+// pages are the pages there are. A word of one is named by the page's index, and which of its
+// words it is in the lowest bits.
 type pages struct {
 	all   arena[page]
 	by    index
 	links linkStore
-	last  uint32 // found last
+	last  uint32   // found last
+	loose []uint32 // pages that may say nothing any more
 }
 
 func newPages() *pages {
-	p := &pages{last: none}
+	p := &pages{last: none, links: newLinkStore()}
 	p.by = newIndex(func(i uint32) uint64 { return uint64(p.all.items[i].number) })
 	return p
 }
 
-func pageOf(offset int64) (number int64, bit uint64) {
-	return offset >> pageShift, 1 << (offset & (pageBits - 1))
+// wordOf is the number of the word that an offset is in, and its bit there.
+func wordOf(offset int64) (number int64, bit uint64) {
+	return offset >> wordShift, 1 << (offset & (wordBits - 1))
 }
 
-// find is the page with a number, none if there is none.
+// find is the word with a number, none if there is no page with it.
 func (p *pages) find(number int64) uint32 {
-	if p.last != none && p.all.items[p.last].number == number {
-		return p.last
-	}
-	i, ok := p.by.find(uint64(number))
-	if ok {
+	of := number >> pageShift
+	if p.last == none || p.all.items[p.last].number != of {
+		i, ok := p.by.find(uint64(of))
+		if !ok {
+			return none
+		}
 		p.last = i
 	}
-	return i
+	return p.last<<pageShift | uint32(number&(pageWords-1))
 }
 
-// get is the page with a number, made if there is none.
+// get is the word with a number, of a page that is made if there is none.
 func (p *pages) get(number int64) uint32 {
-	i := p.find(number)
-	if i == none {
-		i = p.all.add(page{number: number, first: none, links: noBlock})
-		p.by.put(i)
-		p.last = i
+	if wi := p.find(number); wi != none {
+		return wi
 	}
-	return i
+	g := page{number: number >> pageShift, first: none}
+	for w := range g.links {
+		g.links[w] = noBlock
+	}
+	p.last = p.all.add(g)
+	p.by.put(p.last)
+	return p.last<<pageShift | uint32(number&(pageWords-1))
 }
 
-func (p *pages) at(i uint32) *page { return &p.all.items[i] }
+// at is the page of a word.
+func (p *pages) at(wi uint32) *page { return &p.all.items[wi>>pageShift] }
 
-// tidy removes a page that says nothing any more.
-func (p *pages) tidy(i uint32) {
-	g := p.at(i)
-	if g.taken|g.tracked != 0 {
+func (p *pages) taken(wi uint32) uint64 { return p.at(wi).taken[wi&(pageWords-1)] }
+
+func (p *pages) linked(wi uint32) uint64 { return p.at(wi).linked[wi&(pageWords-1)] }
+
+// numberOf is the number of a word.
+func (p *pages) numberOf(wi uint32) int64 {
+	return p.at(wi).number<<pageShift | int64(wi&(pageWords-1))
+}
+
+func (g *page) empty() bool {
+	union := uint64(0)
+	for w := range pageWords {
+		union |= g.taken[w] | g.linked[w]
+	}
+	return union == 0
+}
+
+// tidy lets the page of a word be removed if it says nothing any more: at the end of the
+// operation, so that it stays where it is till then.
+func (p *pages) tidy(wi uint32) {
+	if n := len(p.loose); p.at(wi).empty() && (n == 0 || p.loose[n-1] != wi>>pageShift) {
+		p.loose = append(p.loose, wi>>pageShift)
+	}
+}
+
+// dropLoose removes the pages that say nothing any more.
+func (p *pages) dropLoose() {
+	if len(p.loose) == 0 {
 		return
 	}
-	p.by.remove(uint64(g.number))
-	p.all.remove(i)
-	p.last = none
+	slices.Sort(p.loose) // it may name one several times
+	for _, i := range slices.Compact(p.loose) {
+		if g := p.all.at(i); g.empty() {
+			p.by.remove(uint64(g.number), i)
+			p.all.remove(i)
+			p.last = none
+		}
+	}
+	p.loose = p.loose[:0]
 }
 
-// maskOf is the mask of the offsets [start, end) in the page with a number, which they
+// maskOf is the mask of the offsets [start, end) in the word with a number, which they
 // touch.
 func maskOf(number, start, end int64) uint64 {
-	base := number << pageShift
+	base := number << wordShift
 	lo := max(start-base, 0)
 	mask := ^uint64(0) << lo
-	if hi := end - base; hi < pageBits {
+	if hi := end - base; hi < wordBits {
 		mask &= 1<<hi - 1
 	}
 	return mask
@@ -86,6 +131,6 @@ func maskOf(number, start, end int64) uint64 {
 // eachBit calls f with the offsets of a mask, in order.
 func eachBit(number int64, mask uint64, f func(offset int64)) {
 	for ; mask != 0; mask &= mask - 1 {
-		f(number<<pageShift + int64(bits.TrailingZeros64(mask)))
+		f(number<<wordShift + int64(bits.TrailingZeros64(mask)))
 	}
 }

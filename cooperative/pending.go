@@ -15,19 +15,19 @@ func (d *Dispatcher) Stage(memberID string, runs []Run, nowMs int64, out *Change
 		if r.Start < 0 || r.Start >= r.End {
 			return Invalid
 		}
-		for number := r.Start >> pageShift; number<<pageShift < r.End; number++ {
-			pi := d.pages.find(number)
+		for number := r.Start >> wordShift; number<<wordShift < r.End; number++ {
+			wi := d.pages.find(number)
 			mask := maskOf(number, r.Start, r.End)
-			if pi == none || mask&^(d.heldBy(pi, m, Acquired)|d.heldBy(pi, none, Pending)) != 0 {
+			if wi == none || mask&^(d.heldBy(wi, m, Acquired)|d.heldBy(wi, none, Pending)) != 0 {
 				return NotHeld
 			}
 		}
 	}
 	hi := none
 	for _, r := range runs {
-		for number := r.Start >> pageShift; number<<pageShift < r.End; number++ {
-			pi := d.pages.find(number)
-			mask := maskOf(number, r.Start, r.End) & d.heldBy(pi, m, Acquired)
+		for number := r.Start >> wordShift; number<<wordShift < r.End; number++ {
+			wi := d.pages.find(number)
+			mask := maskOf(number, r.Start, r.End) & d.heldBy(wi, m, Acquired)
 			if mask == 0 {
 				continue
 			}
@@ -35,9 +35,9 @@ func (d *Dispatcher) Stage(memberID string, runs []Run, nowMs int64, out *Change
 				hi = d.holds.open(Pending, m, 0, false)
 				d.own(hi)
 			}
-			d.moveTo(hi, pi, m, mask)
+			hi = d.moveTo(hi, wi, mask)
 			if d.config.Mode == KeyRange {
-				d.addForeign(d.holds.at(hi), d.pages.at(pi), mask, 1)
+				d.addForeign(d.holds.at(hi), wi, mask, 1)
 			}
 		}
 	}
@@ -48,13 +48,13 @@ func (d *Dispatcher) Stage(memberID string, runs []Run, nowMs int64, out *Change
 func (d *Dispatcher) RestorePending(runs []Run) {
 	hi := none
 	for _, r := range runs {
-		for number := r.Start >> pageShift; number<<pageShift < r.End; number++ {
-			pi := d.pages.get(number)
-			if mask := maskOf(number, r.Start, r.End) &^ d.pages.at(pi).taken; mask != 0 {
+		for number := r.Start >> wordShift; number<<wordShift < r.End; number++ {
+			wi := d.pages.get(number)
+			if mask := maskOf(number, r.Start, r.End) &^ d.pages.taken(wi); mask != 0 {
 				if hi == none {
 					hi = d.holds.open(Pending, none, 0, false)
 				}
-				d.take(hi, pi, mask)
+				hi = d.take(hi, wi, mask)
 			}
 		}
 	}
@@ -66,14 +66,14 @@ func (d *Dispatcher) RestorePending(runs []Run) {
 func (d *Dispatcher) EndStage(runs []Run, committed bool, nowMs int64, out *Changes) {
 	d.offsets = d.offsets[:0]
 	for _, r := range runs {
-		for number := r.Start >> pageShift; number<<pageShift < r.End; number++ {
-			pi := d.pages.find(number)
-			if pi == none {
+		for number := r.Start >> wordShift; number<<wordShift < r.End; number++ {
+			wi := d.pages.find(number)
+			if wi == none {
 				continue
 			}
-			mask := maskOf(number, r.Start, r.End) & d.heldBy(pi, none, Pending)
+			mask := maskOf(number, r.Start, r.End) & d.heldBy(wi, none, Pending)
 			if committed {
-				d.settleHeld(pi, none, mask, out)
+				d.settleTaken(wi, mask, out)
 				continue
 			}
 			eachBit(number, mask, func(offset int64) { d.offsets = append(d.offsets, offset) })
@@ -81,7 +81,7 @@ func (d *Dispatcher) EndStage(runs []Run, committed bool, nowMs int64, out *Chan
 	}
 	slices.Sort(d.offsets)
 	for _, offset := range d.offsets {
-		d.release(d.pages.find(offset>>pageShift), offset, true, noBackoff, nowMs, out)
+		d.release(d.pages.find(offset>>wordShift), offset, true, noBackoff, nowMs, out)
 	}
 	d.finish(out)
 }
@@ -90,11 +90,12 @@ func (d *Dispatcher) EndStage(runs []Run, committed bool, nowMs int64, out *Chan
 // Offsets that wait for none are passed over.
 func (d *Dispatcher) DeadLettered(offsets []int64, out *Changes) {
 	for _, offset := range offsets {
-		number, bit := pageOf(offset)
-		if pi := d.pages.find(number); pi != none && d.heldBy(pi, none, Archiving)&bit != 0 {
-			d.settleHeld(pi, none, bit, out)
+		number, bit := wordOf(offset)
+		if wi := d.pages.find(number); wi != none && d.heldBy(wi, none, Archiving)&bit != 0 {
+			d.settleTaken(wi, bit, out)
 			out.commit(Run{Start: offset, End: offset + 1})
 		}
 	}
 	out.Tidy()
+	d.pages.dropLoose()
 }

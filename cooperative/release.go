@@ -5,37 +5,38 @@ import "slices"
 // release ends the delivery of a record that is acquired or pending without its being
 // done: it can be dealt again, or is archived if this was one delivery too many. Of its
 // key, those acquired after it come back with it.
-func (d *Dispatcher) release(pi uint32, offset int64, raise bool, backoff func(int) int64, nowMs int64, out *Changes) {
-	_, bit := pageOf(offset)
+func (d *Dispatcher) release(wi uint32, offset int64, raise bool, backoff func(int) int64, nowMs int64, out *Changes) {
+	_, bit := wordOf(offset)
 	wait := int64(0)
 	if raise {
 		count := d.raise(offset, out)
 		if count >= d.config.Limits.Deliveries {
-			d.archiveTaken(pi, offset, out)
+			d.archiveTaken(wi, offset, out)
 			return
 		}
 		wait = backoff(count)
 	}
-	r := d.pages.refOf(pi, offset)
-	orphan := d.isOrphan(d.groupOf(pi, bit))
-	tracked := d.pages.at(pi).tracked&bit != 0
+	r := refOf(wi, offset)
+	hi, _ := d.partOf(wi, bit)
+	orphan := d.isOrphan(hi)
+	tracked := d.pages.linked(wi)&bit != 0
 	if wait > 0 {
-		d.untake(d.groupOf(pi, bit), bit, Delayed)
-		d.delay(pi, bit, nowMs+wait)
+		d.untake(hi, wi, bit, Delayed)
+		d.delay(wi, bit, nowMs+wait)
 	} else {
-		d.untake(d.groupOf(pi, bit), bit, Available)
+		d.untake(hi, wi, bit, Available)
 		if !tracked {
 			d.toPool(offset)
 		}
 	}
 	if !tracked {
-		d.pages.tidy(pi)
+		d.pages.tidy(wi)
 		return
 	}
 	ki := d.pages.link(r).key
 	d.keys.at(ki).taken--
 	if orphan {
-		d.keys.at(ki).orphans--
+		d.dropOrphan(d.keys.at(ki))
 	}
 	d.startWaiting(ki, r)
 	d.releaseLater(ki, r)
@@ -50,8 +51,9 @@ func (d *Dispatcher) releaseLater(ki uint32, r ref) {
 	for later := d.pages.link(r).next; later != none && d.pages.offsetOf(later) <= k.last; later = d.pages.link(later).next {
 		switch d.stateOf(later) {
 		case Acquired:
-			bit := uint64(1) << (later & (pageBits - 1))
-			d.untake(d.groupOf(later>>pageShift, bit), bit, Available)
+			wi, bit := splitRef(later)
+			hi, _ := d.partOf(wi, bit)
+			d.untake(hi, wi, bit, Available)
 			k.taken--
 			d.startWaiting(ki, later)
 		case Pending:
@@ -71,11 +73,11 @@ func (d *Dispatcher) raise(offset int64, out *Changes) int {
 }
 
 // delay keeps records, which nobody has, from being dealt until a time.
-func (d *Dispatcher) delay(pi uint32, mask uint64, untilMs int64) {
+func (d *Dispatcher) delay(wi uint32, mask uint64, untilMs int64) {
 	if d.delayed == none || d.holds.at(d.delayed).deadline != untilMs {
 		d.delayed = d.holds.open(Delayed, none, untilMs, true)
 	}
-	d.take(d.delayed, pi, mask)
+	d.delayed = d.take(d.delayed, wi, mask)
 }
 
 // toPool makes a record without order available. Neighbours are collected to go there
@@ -97,32 +99,30 @@ func (d *Dispatcher) flushPool() {
 }
 
 // archiveTaken ends a record that reached its delivery limit.
-func (d *Dispatcher) archiveTaken(pi uint32, offset int64, out *Changes) {
-	_, bit := pageOf(offset)
-	gi := d.groupOf(pi, bit)
+func (d *Dispatcher) archiveTaken(wi uint32, offset int64, out *Changes) {
+	_, bit := wordOf(offset)
 	if d.config.Limits.DeadLetters {
-		d.deadLetter(gi, offset, Exhausted, out)
+		d.deadLetter(wi, offset, Exhausted, out)
 		return
 	}
-	d.settle(gi, bit, out)
-	d.pages.tidy(pi)
+	d.settleTaken(wi, bit, out)
 	out.commit(Run{Start: offset, End: offset + 1})
 }
 
-// deadLetter lets a record of the group wait for its dead letter.
-func (d *Dispatcher) deadLetter(gi uint32, offset int64, cause Cause, out *Changes) {
-	_, bit := pageOf(offset)
-	g := d.holds.group(gi)
-	pi, state, orphan := g.page, d.holds.at(g.hold).state, d.isOrphan(gi)
-	d.untake(gi, bit, Archiving)
-	if d.pages.at(pi).tracked&bit != 0 {
-		d.leaveKeys(pi, bit, state, orphan)
+// deadLetter lets a record that is taken wait for its dead letter.
+func (d *Dispatcher) deadLetter(wi uint32, offset int64, cause Cause, out *Changes) {
+	_, bit := wordOf(offset)
+	hi, _ := d.partOf(wi, bit)
+	state, orphan := d.holds.at(hi).state, d.isOrphan(hi)
+	d.untake(hi, wi, bit, Archiving)
+	if d.pages.linked(wi)&bit != 0 {
+		d.leaveKeys(wi, bit, state, orphan)
 	}
 	d.awaitDeadLetter(offset, cause, out)
 }
 
 func (d *Dispatcher) awaitDeadLetter(offset int64, cause Cause, out *Changes) {
-	number, bit := pageOf(offset)
+	number, bit := wordOf(offset)
 	hi := d.holds.open(Archiving, none, 0, false)
 	d.holds.at(hi).cause = cause
 	d.take(hi, d.pages.get(number), bit)
@@ -133,7 +133,7 @@ func (d *Dispatcher) awaitDeadLetter(offset int64, cause Cause, out *Changes) {
 // archive ends an available record whose deliveries are at the limit; it is out of its
 // lane and its key, or will be.
 func (d *Dispatcher) archive(offset int64, was State, out *Changes) {
-	number, bit := pageOf(offset)
+	number, bit := wordOf(offset)
 	if d.config.Limits.DeadLetters && was.mayBecome(Archiving) {
 		d.awaitDeadLetter(offset, Exhausted, out)
 		return
@@ -164,10 +164,9 @@ func (d *Dispatcher) Expire(nowMs int64, out *Changes) {
 
 // collect adds the records of a hold to those to be released.
 func (d *Dispatcher) collect(hi uint32) {
-	for gi := d.holds.at(hi).first; gi != none; gi = d.holds.group(gi).next {
-		g := d.holds.group(gi)
-		eachBit(d.pages.at(g.page).number, g.mask, func(offset int64) { d.offsets = append(d.offsets, offset) })
-	}
+	d.eachWordOf(hi, func(wi uint32, mask uint64) {
+		eachBit(d.pages.numberOf(wi), mask, func(offset int64) { d.offsets = append(d.offsets, offset) })
+	})
 }
 
 // releaseCollected releases the collected records that are still acquired in a hold that
@@ -175,32 +174,29 @@ func (d *Dispatcher) collect(hi uint32) {
 func (d *Dispatcher) releaseCollected(raise bool, nowMs int64, out *Changes, meant func(*hold) bool) {
 	slices.Sort(d.offsets)
 	for _, offset := range d.offsets {
-		number, bit := pageOf(offset)
-		pi := d.pages.find(number)
-		if pi == none || d.pages.at(pi).taken&bit == 0 {
+		number, bit := wordOf(offset)
+		wi := d.pages.find(number)
+		if wi == none || d.pages.taken(wi)&bit == 0 {
 			continue
 		}
-		if h := d.holds.at(d.holds.group(d.groupOf(pi, bit)).hold); h.state == Acquired && meant(h) {
-			d.release(pi, offset, raise, noBackoff, nowMs, out)
+		hi, _ := d.partOf(wi, bit)
+		if h := d.holds.at(hi); h.state == Acquired && meant(h) {
+			d.release(wi, offset, raise, noBackoff, nowMs, out)
 		}
 	}
 }
 
 // endDelay makes delayed records available.
 func (d *Dispatcher) endDelay(hi uint32) {
-	for more := true; more; {
-		gi := d.holds.at(hi).first
-		g := *d.holds.group(gi)
-		more = d.holds.group(gi).next != none
-		d.untake(gi, g.mask, Available)
-		p := d.pages.at(g.page)
-		number, tracked := p.number, p.tracked
-		eachBit(number, g.mask&tracked, func(offset int64) {
-			d.place(d.pages.link(d.pages.refOf(g.page, offset)).key)
+	d.eachWordOf(hi, func(wi uint32, mask uint64) {
+		d.untake(hi, wi, mask, Available)
+		number, linked := d.pages.numberOf(wi), d.pages.linked(wi)
+		eachBit(number, mask&linked, func(offset int64) {
+			d.place(d.pages.link(refOf(wi, offset)).key)
 		})
-		eachBit(number, g.mask&^tracked, d.toPool)
-		d.pages.tidy(g.page)
-	}
+		eachBit(number, mask&^linked, d.toPool)
+		d.pages.tidy(wi)
+	})
 	d.flushPool()
 }
 
@@ -227,10 +223,10 @@ func (d *Dispatcher) GiveBack(memberID string, deliveries []Delivery, nowMs int6
 	}
 	for _, g := range deliveries {
 		for offset := g.Start; offset < g.End; offset++ {
-			number, bit := pageOf(offset)
-			pi := d.pages.find(number)
-			if pi != none && d.heldBy(pi, m, Acquired)&bit != 0 && int16(d.ended.of(offset))+1 == g.Count {
-				d.release(pi, offset, false, noBackoff, nowMs, out)
+			number, bit := wordOf(offset)
+			wi := d.pages.find(number)
+			if wi != none && d.heldBy(wi, m, Acquired)&bit != 0 && int16(d.ended.of(offset))+1 == g.Count {
+				d.release(wi, offset, false, noBackoff, nowMs, out)
 			}
 		}
 	}
@@ -262,17 +258,15 @@ func (d *Dispatcher) endMember(memberID string, raise bool, nowMs int64, out *Ch
 // orphan takes pending records from a member that left. Their keys wait for the end of
 // the transaction.
 func (d *Dispatcher) orphan(hi uint32) {
-	for gi := d.holds.at(hi).first; gi != none; gi = d.holds.group(gi).next {
-		g := d.holds.group(gi)
-		p := d.pages.at(g.page)
-		d.forgetForeign(d.holds.at(hi), p, g.mask)
-		eachBit(p.number, g.mask&p.tracked, func(offset int64) {
-			ki := d.pages.link(d.pages.refOf(g.page, offset)).key
+	d.eachWordOf(hi, func(wi uint32, mask uint64) {
+		d.forgetForeign(d.holds.at(hi), wi, mask)
+		eachBit(d.pages.numberOf(wi), mask&d.pages.linked(wi), func(offset int64) {
+			ki := d.pages.link(refOf(wi, offset)).key
 			k := d.keys.at(ki)
-			k.orphans++
+			d.addOrphan(k)
 			k.holder = none
 			d.place(ki)
 		})
-	}
+	})
 	d.disown(hi)
 }

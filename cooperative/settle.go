@@ -3,24 +3,19 @@ package cooperative
 // AdvanceStart tells that the log starts at offset now; what was before is gone, whoever
 // had it.
 func (d *Dispatcher) AdvanceStart(offset int64, out *Changes) {
-	d.marks = d.marks[:0]
-	for pi := range d.pages.all.items {
-		p := d.pages.at(uint32(pi))
-		if p.number<<pageShift < offset && p.taken|p.tracked != 0 {
-			d.marks = append(d.marks, uint32(pi))
+	for wi := range uint32(len(d.pages.all.items)) << pageShift {
+		if number := d.pages.numberOf(wi); number<<wordShift < offset && !d.pages.at(wi).empty() {
+			d.settleWord(wi, maskOf(number, number<<wordShift, offset), out)
 		}
 	}
-	for _, pi := range d.marks {
-		number := d.pages.at(pi).number
-		d.settlePage(pi, maskOf(number, number<<pageShift, offset), out)
-	}
 	for i := 0; i < len(d.ended.all.items); i++ { // of none, once all are forgotten
-		if number := d.ended.all.at(uint32(i)).number; number<<pageShift < offset {
-			d.forgetCounts(number, maskOf(number, number<<pageShift, offset), out)
+		if number := d.ended.all.at(uint32(i)).number; number<<wordShift < offset {
+			d.forgetCounts(number, maskOf(number, number<<wordShift, offset), out)
 		}
 	}
 	d.forgetFresh(Run{End: offset})
 	d.frontier = max(d.frontier, offset)
+	d.pages.dropLoose()
 	out.Tidy()
 	d.changeMode()
 }
@@ -29,14 +24,15 @@ func (d *Dispatcher) AdvanceStart(offset int64, out *Changes) {
 // Whoever had them has them no more.
 func (d *Dispatcher) Settle(runs []Run, out *Changes) {
 	for _, r := range runs {
-		for number := r.Start >> pageShift; number<<pageShift < r.End; number++ {
-			if pi := d.pages.find(number); pi != none {
-				d.settlePage(pi, maskOf(number, r.Start, r.End), out)
+		for number := r.Start >> wordShift; number<<wordShift < r.End; number++ {
+			if wi := d.pages.find(number); wi != none {
+				d.settleWord(wi, maskOf(number, r.Start, r.End), out)
 			}
 			d.forgetCounts(number, maskOf(number, r.Start, r.End), out)
 		}
 		d.forgetFresh(r)
 	}
+	d.pages.dropLoose()
 	out.Tidy()
 	d.changeMode()
 }
@@ -52,21 +48,19 @@ func (d *Dispatcher) forgetFresh(r Run) {
 	}
 }
 
-// settlePage ends the records of a mask, in whatever state they are.
-func (d *Dispatcher) settlePage(pi uint32, mask uint64, out *Changes) {
-	number := d.pages.at(pi).number
-	p := d.pages.at(pi)
-	for taken := p.taken & mask; taken != 0; taken = d.pages.at(pi).taken & mask {
-		gi := d.groupOf(pi, taken&-taken)
-		d.settle(gi, d.holds.group(gi).mask&mask, out)
-	}
-	eachBit(number, p.tracked&mask, func(offset int64) {
-		r := d.pages.refOf(pi, offset)
+// settleWord ends the records of a word's mask, in whatever state they are.
+func (d *Dispatcher) settleWord(wi uint32, mask uint64, out *Changes) {
+	d.settleTaken(wi, d.pages.taken(wi)&mask, out)
+	eachBit(d.pages.numberOf(wi), d.pages.linked(wi)&mask, func(offset int64) {
+		r := refOf(wi, offset)
+		if !d.isTracked(offset) { // it left before
+			return
+		}
 		ki := d.pages.link(r).key
 		d.keys.at(ki).waiting--
 		d.waiting--
 		d.unlink(ki, r)
 		d.place(ki)
 	})
-	d.pages.tidy(pi)
+	d.pages.tidy(wi)
 }
