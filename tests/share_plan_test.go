@@ -13,6 +13,7 @@ type sharePlan struct {
 	filters  bool   // some fetches have a key filter
 	switches bool   // the delivery mode changes
 	returns  bool   // sessions are closed and opened anew, and members come back under their ids
+	slow     bool   // workers see late what they are dealt, and what became of what they said
 }
 
 var shareModes = []string{"round-robin", "key-ordered", "key-range"}
@@ -20,13 +21,13 @@ var shareModes = []string{"round-robin", "key-ordered", "key-range"}
 // hasOrder tells whether records are dealt in order per key.
 func hasOrder(mode string) bool { return mode != "round-robin" }
 
-// planOf is the nth plan. Sixteen that follow each other mix in all combinations, and
+// planOf is the nth plan. Thirty-two that follow each other mix in all combinations, and
 // three have all modes.
 func planOf(n int) sharePlan {
 	mix := 7 * n
 	return sharePlan{
 		mode:    shareModes[n%len(shareModes)],
-		letters: mix&1 != 0, filters: mix&2 != 0, switches: mix&4 != 0, returns: mix&8 != 0,
+		letters: mix&1 != 0, filters: mix&2 != 0, switches: mix&4 != 0, returns: mix&8 != 0, slow: mix&16 != 0,
 	}
 }
 
@@ -35,7 +36,7 @@ func (p sharePlan) String() string {
 	for _, o := range []struct {
 		mixed bool
 		name  string
-	}{{p.letters, "dead letters"}, {p.filters, "filters"}, {p.switches, "changes of the mode"}, {p.returns, "returns"}} {
+	}{{p.letters, "dead letters"}, {p.filters, "filters"}, {p.switches, "changes of the mode"}, {p.returns, "returns"}, {p.slow, "slow eyes"}} {
 		if o.mixed {
 			words = append(words, o.name)
 		}

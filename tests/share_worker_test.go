@@ -188,6 +188,7 @@ func (w *shareWorker) fetch(wait time.Duration) error {
 		return err
 	}
 	w.waits = false
+	w.linger(sent)
 	w.c.account.answered(w, sent, all, answer.Refused)
 	w.c.account.checkFilter(w, f.Filter, answer.Records)
 	since := sent
@@ -204,6 +205,17 @@ func (w *shareWorker) fetch(wait time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// linger keeps a slow worker from looking at the answer to a fetch that it sent at that time, for a
+// while in which the locks of what it is dealt do not run out.
+func (w *shareWorker) linger(sent time.Time) {
+	if !w.c.plan.slow || w.c.calm.Load() || w.rng.IntN(8) > 0 {
+		return
+	}
+	if most := int64(shareLock*9/10 - time.Since(sent)); most > 0 {
+		<-time.After(time.Duration(w.rng.Int64N(most)))
+	}
 }
 
 // reopen has the next fetch open another session: over the one that there is, so that the
