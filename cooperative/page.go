@@ -13,6 +13,9 @@ const (
 	wordBits  = 1 << wordShift
 	pageShift = 2 // of a word's number
 	pageWords = 1 << pageShift
+	// maxPages is how many a ref can name: more than what may be acquired or waiting, by what
+	// those settings may be at most, if no two records are in one.
+	maxPages = 1 << (32 - wordShift - pageShift)
 )
 
 type page struct {
@@ -68,6 +71,9 @@ func (p *pages) get(number int64) uint32 {
 		g.links[w] = noBlock
 	}
 	p.last = p.all.add(g)
+	if p.last >= maxPages-1 { // the last refs would be those that mean nobody and none
+		panic("cooperative: more records than can be named")
+	}
 	p.by.put(p.last)
 	return p.last<<pageShift | uint32(number&(pageWords-1))
 }
