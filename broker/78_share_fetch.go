@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -53,6 +54,9 @@ func (b *Broker) shareFetch(c *call, req *kmsg.ShareFetchRequest) kmsg.Response 
 		return refuse(fmt.Errorf("%q is no member of share group %q: %w", m.member, m.group, kerr.UnknownMemberID))
 	}
 	session, targets, refused := b.shareSessions.fetch(m, req.ShareSessionEpoch, c.conn, targetsOf(req))
+	if errors.Is(refused, kerr.ShareSessionLimitReached) {
+		pause(c.ctx, maxWait(req)) // as in Kafka: its client tries again at once
+	}
 	if refused != nil {
 		return refuse(refused)
 	}
@@ -90,8 +94,6 @@ func checkShareFetch(req *kmsg.ShareFetchRequest) error {
 	switch {
 	case req.ShareSessionEpoch == openShareSession && acks:
 		return refusal(kerr.InvalidRequest, "the first fetch of a share session acknowledges records")
-	case req.ShareSessionEpoch == closeShareSession && !acks && len(req.Topics) > 0:
-		return refusal(kerr.InvalidRequest, "the last fetch of a share session asks for records")
 	case req.ShareAcquireMode != batchOptimized && req.ShareAcquireMode != 1:
 		return refusal(kerr.InvalidRequest, "share acquire mode %d", req.ShareAcquireMode)
 	case req.IsRenewAck && (req.MaxBytes != 0 || req.MinBytes != 0 || req.MaxRecords != 0 || req.MaxWaitMillis != 0):
@@ -117,12 +119,28 @@ func targetsOf(req *kmsg.ShareFetchRequest) (t shareTargets) {
 
 // query is what a request asks to be dealt.
 func (b *Broker) query(m shareMember, req *kmsg.ShareFetchRequest, targets []extension.TopicPartition, filter *dealer.Filter) *dealer.Query {
+	records := int(req.MaxRecords)
+	if req.MaxBytes <= 0 {
+		records = 0
+	}
 	return &dealer.Query{
 		Group: m.group, Member: m.member, Partitions: targets,
-		MaxRecords: int(req.MaxRecords), BatchSize: int(max(req.BatchSize, 0)),
+		MaxRecords: records, BatchSize: int(max(req.BatchSize, 0)),
 		MaxBytes:     min(int(max(req.MaxBytes, 0)), b.limits.fetchMaxBytes),
 		WholeBatches: req.ShareAcquireMode == batchOptimized,
 		Filter:       filter,
-		MaxWait:      time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond,
+		MaxWait:      maxWait(req),
 	}
+}
+
+// maxWait is how long a fetch is to wait that has nothing to be answered with.
+func maxWait(req *kmsg.ShareFetchRequest) time.Duration {
+	return time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond
+}
+
+// pause waits until the time is over or ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -52,6 +53,9 @@ func (b *Broker) answerAcks(resp *kmsg.ShareAcknowledgeResponse, parts []shareAc
 		p.Partition = parts[i].Partition
 		if err := parts[i].err; err != nil {
 			p.ErrorCode, p.ErrorMessage = b.errorAnswer(err)
+			if p.ErrorCode == kerr.NotLeaderForPartition.Code {
+				p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch = noLeader, noLeader
+			}
 		}
 		if n := len(resp.Topics); n == 0 || resp.Topics[n-1].TopicID != parts[i].Topic {
 			t := kmsg.NewShareAcknowledgeResponseTopic()

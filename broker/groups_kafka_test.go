@@ -154,7 +154,7 @@ func (s *groupScript) tidy(text string) string {
 func inOrder(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		for _, field := range []string{"Version", "ThrottleMillis", "UnknownTags", "ErrorMessage"} {
+		for _, field := range []string{"Version", "ThrottleMillis", "UnknownTags", "ErrorMessage", "AcknowledgeErrorMessage"} {
 			delete(v, field)
 		}
 		for field, of := range v {

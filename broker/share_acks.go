@@ -2,11 +2,12 @@ package broker
 
 import (
 	"context"
-	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/lacunamq/lacuna/broker/dealer"
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/cooperative"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -71,7 +72,7 @@ func (a *shareAcks) begin(tp extension.TopicPartition, n int, batch func(i int) 
 	switch {
 	case part.err != nil:
 	case a.b.topics.partitionOf(tp.Topic, tp.Partition) == nil:
-		part.err = fmt.Errorf("topic id %x, partition %d: %w", tp.Topic, tp.Partition, kerr.UnknownTopicOrPartition)
+		part.err = a.b.unknownPartition(tp)
 	case len(a.acks) > 0:
 		part.begun = a.b.dealer.BeginAcknowledge(a.m.group, a.m.member, tp, a.acks)
 	}
@@ -93,8 +94,11 @@ func (a *shareAcks) wait(ctx context.Context) {
 // memberOf is who sends a share request. It outlives the request's frame, which others may
 // fill while an acknowledgement waits for the disk.
 func memberOf(group, member *string) (shareMember, error) {
-	if group == nil || *group == "" || member == nil || *member == "" {
+	switch {
+	case group == nil || *group == "" || member == nil || *member == "":
 		return shareMember{}, refusal(kerr.InvalidRequest, "a share request without group or member")
+	case utf8.RuneCountInString(*member) > share.MaxMemberID:
+		return shareMember{}, refusal(kerr.InvalidRequest, "a member id of more than %d characters", share.MaxMemberID)
 	}
 	return shareMember{strings.Clone(*group), strings.Clone(*member)}, nil
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lacunamq/lacuna/broker/dealer"
 	"github.com/lacunamq/lacuna/broker/extension"
+	"github.com/lacunamq/lacuna/broker/metadata"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -95,7 +97,10 @@ func (r *shareRead) answer(ctx context.Context, resp *kmsg.ShareFetchResponse, a
 		}
 		if d.Err != nil {
 			d.GiveBack()
-			at.ErrorCode, at.ErrorMessage = r.b.errorAnswer(shareFetchError(d.Err))
+			at.ErrorCode, at.ErrorMessage = r.b.shareFetchError(r.targets[i], d.Err)
+			if at.ErrorCode == kerr.NotLeaderForPartition.Code {
+				at.CurrentLeader.LeaderID, at.CurrentLeader.LeaderEpoch = noLeader, noLeader
+			}
 		}
 	}
 	for i := range acks {
@@ -156,10 +161,35 @@ func partitionIn(resp *kmsg.ShareFetchResponse, tp extension.TopicPartition) *km
 	return p
 }
 
-// shareFetchError is how a client is told of an error.
-func shareFetchError(err error) error {
+// noLeader stands for a leader, and its epoch, that is not known. A client that is told that
+// this broker is not the leader would look for it at broker 0 otherwise.
+const noLeader = -1
+
+// shareFetchErrors are the errors of a partition that Kafka's share consumers live with.
+var shareFetchErrors = []*kerr.Error{
+	kerr.NotLeaderForPartition, kerr.ReplicaNotAvailable, kerr.KafkaStorageError, kerr.FencedLeaderEpoch,
+	kerr.OffsetNotAvailable, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InconsistentTopicID,
+	kerr.UnknownLeaderEpoch, kerr.UnknownServerError, kerr.CorruptMessage,
+}
+
+// shareFetchError is how a client is told of an error of a partition. Kafka's Java consumer
+// gives up, with all it works on, at one that it does not expect: those are
+// UNKNOWN_SERVER_ERROR, with a message that says more.
+func (b *Broker) shareFetchError(tp extension.TopicPartition, err error) (code int16, message *string) {
 	if errors.Is(err, extension.ErrUnknownPartition) {
-		return fmt.Errorf("%w: %w", kerr.UnknownTopicOrPartition, err)
+		err = b.unknownPartition(tp)
 	}
-	return err
+	code, message = b.errorAnswer(err)
+	if !slices.ContainsFunc(shareFetchErrors, func(e *kerr.Error) bool { return e.Code == code }) {
+		return kerr.UnknownServerError.Code, &[]string{err.Error()}[0]
+	}
+	return code, message
+}
+
+// unknownPartition says what is not there of a partition: its topic, or the partition.
+func (b *Broker) unknownPartition(tp extension.TopicPartition) error {
+	if t, refused := b.topics.find("", metadata.TopicID(tp.Topic), true); refused == nil {
+		return fmt.Errorf("partition %d of topic %s: %w", tp.Partition, t.name, kerr.UnknownTopicOrPartition)
+	}
+	return fmt.Errorf("topic id %s: %w", metadata.TopicID(tp.Topic), kerr.UnknownTopicID)
 }

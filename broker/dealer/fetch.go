@@ -36,6 +36,7 @@ type Dealt struct {
 	Deliveries []cooperative.Delivery // by offset
 	Err        error
 
+	held        error      // why nothing was dealt although there may have been something
 	p           *partition // nil: it could not be had
 	member      string
 	recordBytes int // what a record takes in the log, at most about
@@ -81,7 +82,6 @@ func (d *Dealer) Fetch(ctx context.Context, q *Query) ([]Dealt, error) {
 // run tells whether the fetch is to begin again.
 func (f *fetch) run(ctx, waiting context.Context, d *Dealer) (again bool) {
 	parts := make([]*partition, len(f.dealt))
-	failed := false
 	for i, tp := range f.q.Partitions {
 		p, err := d.partition(ctx, key{f.q.Group, tp})
 		switch {
@@ -90,7 +90,7 @@ func (f *fetch) run(ctx, waiting context.Context, d *Dealer) (again bool) {
 		case errors.Is(err, ledgers.ErrShareGone):
 			f.again()
 		default:
-			f.dealt[i].Err, failed = err, true
+			f.dealt[i].Err = err
 		}
 	}
 	for i, p := range parts {
@@ -100,22 +100,38 @@ func (f *fetch) run(ctx, waiting context.Context, d *Dealer) (again bool) {
 		}
 	}
 	defer func() { again = f.end(ctx, parts) && waiting.Err() == nil && d.ctx.Err() == nil }()
-	if failed || f.q.MaxRecords <= 0 {
+	var retry <-chan time.Time
+	switch failed, missing := f.failed(); {
+	case f.q.MaxRecords <= 0 || missing:
 		return false
+	case failed:
+		timer := time.NewTimer(fetchRetry)
+		defer timer.Stop()
+		retry = timer.C
 	}
 	select {
 	case <-f.done:
+	case <-retry:
+		f.again()
 	case <-waiting.Done():
 	case <-d.ctx.Done():
 	}
 	return false
 }
 
+// fetchRetry is how long a fetch waits whose partitions all fail before it tries them again.
+const fetchRetry = time.Second
+
 // end takes the fetch out of all partitions, and tells whether it is to begin again.
 func (f *fetch) end(ctx context.Context, parts []*partition) (again bool) {
 	f.mu.Lock()
 	f.over = true
 	again = f.repeat && f.got == 0
+	for i := range f.dealt {
+		if d := &f.dealt[i]; d.Err == nil && len(d.Deliveries) == 0 {
+			d.Err = d.held
+		}
+	}
 	f.mu.Unlock()
 	for i, p := range parts {
 		if p != nil {
@@ -189,12 +205,25 @@ func (p *partition) begin(f *fetch, i int) {
 	}
 }
 
-// fail answers a fetch with what is wrong with one of its partitions.
+// fail notes what is wrong with one of the fetch's partitions.
 func (f *fetch) fail(i int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dealt[i].Err = err
-	f.signal()
+}
+
+// failed tells that something is wrong with every partition, and whether that is that none
+// of them is there, which the client is to hear at once. Otherwise the fetch waits, as in
+// Kafka: its client makes no pause between two fetches.
+func (f *fetch) failed() (failed, missing bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	failed, missing = !f.repeat, !f.repeat
+	for i := range f.dealt {
+		failed = failed && f.dealt[i].Err != nil
+		missing = missing && errors.Is(f.dealt[i].Err, extension.ErrUnknownPartition)
+	}
+	return failed, missing
 }
 
 // mayWait tells whether the fetch has nothing yet, so that it may wait.
@@ -266,10 +295,8 @@ func (p *partition) deal(f *fetch, i int) bool {
 		return true
 	}
 	if err := p.ledger.Room(most); err != nil {
-		f.dealt[i].Err = fmt.Errorf("%s: nothing is dealt: %w", p.key, err)
-		s.dealing.Cancel(f.q.Member)
-		f.signal()
-		return true
+		f.dealt[i].held, s.held = fmt.Errorf("%s: nothing is dealt: %w", p.key, err), true
+		return false
 	}
 	want := cooperative.Want{MaxRecords: most, BatchSize: f.q.BatchSize}
 	if f.q.WholeBatches {

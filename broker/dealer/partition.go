@@ -48,6 +48,7 @@ type partition struct {
 		waiting  map[string]waiter // by member
 		sieves   map[string]*sieve // by member, of those that fetch with a filter
 		turn     bool              // who is served first, with a filter or without
+		held     bool              // a fetch waits for the ledgers to have room, which any group may make
 		ready    []string
 		outcomes []cooperative.Outcome
 		batches  batches

@@ -43,7 +43,8 @@ type rig struct {
 	t        testing.TB
 	fs       *vfs.MemFS
 	config   commitlog.Config
-	slow     atomic.Bool // what is appended takes a while to become durable
+	slow     atomic.Bool  // what is appended takes a while to become durable
+	memory   atomic.Int64 // for the ledgers
 	letters  DeadLetters
 	settings atomic.Pointer[Settings]
 	ledgers  *ledgers.Coordinator
@@ -56,6 +57,7 @@ func newRig(t testing.TB) *rig {
 	r := &rig{t: t, fs: vfs.NewCrashableMem(), config: commitlog.DefaultConfig()}
 	r.Options, r.Journals, r.Gone = r.options, 1, make(map[extension.TopicPartition]error)
 	r.groups = newGroups(t)
+	r.memory.Store(1 << 30)
 	r.settings.Store(&Settings{
 		Limits: cooperative.Limits{LockMs: lockMs, Deliveries: 5, Acquired: 100_000, BackoffMaxMs: 60_000, WaitingMaxBytes: 1 << 20},
 		Renew:  true,
@@ -81,7 +83,7 @@ func (r *rig) start() {
 	}
 	r.ledgers, err = ledgers.Open(ctx, ledgers.Options{
 		Log: r, Journal: r, Committed: noCommitted{}, Members: anyMember{}, Owner: r,
-		MaxMemoryBytes: func() int64 { return 1 << 30 },
+		MaxMemoryBytes: r.memory.Load,
 		Decode:         commitlog.NewDecodeLimiter(1, 0).Records,
 		PartitionFor:   func(string, int32) int32 { return 0 },
 	}, true)

@@ -15,6 +15,9 @@ import (
 // readRetry is how long a partition rests whose log could not be read.
 const readRetry = time.Second
 
+// roomRetry is how long a fetch waits that there was no room for before it is tried again.
+const roomRetry = time.Second
+
 // errEnded says that a partition is of no use any more.
 var errEnded = errors.New("the share partition has ended")
 
@@ -122,7 +125,7 @@ func (p *partition) plan(l *individualcommit.Ledger) (next plan) {
 		s.dealing.SetLimits(settings.Limits)
 	}
 	s.dealing.Expire(nowMs, &s.changes)
-	next.wait = idleWait
+	next.wait, s.held = idleWait, false
 	if s.ending = settings.ReadCommitted != p.committed; s.ending {
 		next.end = s.dealing.Count(cooperative.Acquired) == 0
 	} else {
@@ -138,6 +141,9 @@ func (p *partition) plan(l *individualcommit.Ledger) (next plan) {
 	next.from, next.keyed = s.dealing.FeedFrom(), p.keyed()
 	if at, ok := s.dealing.NextDeadline(); ok {
 		next.wait = time.Duration(max(at-nowMs, 0)) * time.Millisecond
+	}
+	if s.held {
+		next.wait = min(next.wait, roomRetry)
 	}
 	return next
 }

@@ -4,9 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
+
+// MaxMemberID is how many characters the id of a member has at most, as in Kafka: those of a
+// UUID.
+const MaxMemberID = 36
 
 // Epochs in heartbeats that are none.
 const (
@@ -69,6 +74,8 @@ func (h *Heartbeat) Check() error {
 	switch {
 	case h.MemberID == "":
 		return refusal(kerr.InvalidRequest, "MemberId can't be empty.")
+	case utf8.RuneCountInString(h.MemberID) > MaxMemberID:
+		return refusal(kerr.InvalidRequest, "MemberId can't be longer than %d characters.", MaxMemberID)
 	case h.Group == "":
 		return refusal(kerr.InvalidRequest, "GroupId can't be empty.")
 	case h.RackID != nil && *h.RackID == "":
