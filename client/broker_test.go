@@ -83,7 +83,7 @@ func (s *server) dial(ctx context.Context, network, host string) (net.Conn, erro
 	defer s.mu.Unlock()
 	if s.cut {
 		conn.Close()
-		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
 	s.conns = append(s.conns, conn)
 	return conn, nil

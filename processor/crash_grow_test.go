@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -269,8 +268,8 @@ func runGrowth(ctx context.Context, job crashJob, seed uint64) error {
 	if err == nil {
 		err = w.grow(w.rng.IntN(2) == 0)
 	}
-	if err = errors.Join(err, w.end()); err != nil {
-		err = fmt.Errorf("%v, seed %d: %w\n%s", job, seed, err, strings.Join(w.mu.log, "\n"))
+	if err = w.done(err); err != nil {
+		err = fmt.Errorf("%v, seed %d: %w", job, seed, err)
 	}
 	return err
 }

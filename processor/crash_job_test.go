@@ -159,9 +159,9 @@ func (e *emitted) add(o *kgo.Record) {
 	}
 }
 
-// check is what is wrong with all outputs, given how many versions of each key were produced.
+// check is what all outputs lack, given how many versions of each key were produced.
 func (e *emitted) check(produced map[string]int) error {
-	wrong := e.wrong
+	var wrong []error
 	for key, n := range produced {
 		if e.last[key] != n {
 			wrong = append(wrong, fmt.Errorf("the outputs of %s end at version %d, the inputs at %d", key, e.last[key], n))

@@ -100,10 +100,15 @@ func (l *crashLife) run(opts []processor.Option) {
 		}
 	}
 	var app *processor.App
+	said := ""
 	for app == nil {
 		var err error
 		if app, err = processor.Open(l.ctx, crashGroup, l.w.job.topology(wrong), opts...); err == nil {
 			break
+		}
+		if err.Error() != said {
+			said = err.Error()
+			l.w.note("%s: %s", l.name, said)
 		}
 		select {
 		case <-l.stop:
@@ -114,6 +119,7 @@ func (l *crashLife) run(opts []processor.Option) {
 		}
 	}
 	l.app.Store(app)
+	l.w.note("%s is open", l.name)
 	select {
 	case <-l.stop:
 	case <-l.ctx.Done():

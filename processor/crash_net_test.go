@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -69,10 +70,12 @@ type crashLink struct {
 	conns map[*crashConn]struct{}
 }
 
-// What the operating system says of a connection that is cut, and of one that nobody takes.
+// What the operating system says of a connection that is cut, and of one that nobody takes. In
+// any other form kgo would take the first for no fault of the network, and give up records that
+// wait to be produced.
 var (
-	errCut     = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
-	errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	errCut     = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 )
 
 // dial is for kgo.Dialer.

@@ -2,11 +2,9 @@ package processor_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -123,8 +121,8 @@ func runCrashes(ctx context.Context, job crashJob, plan crashPlan, seed uint64, 
 	if err == nil {
 		came, err = w.crashes(plan)
 	}
-	if err = errors.Join(err, w.end()); err != nil {
-		err = fmt.Errorf("%v, seed %d, %v: %w\n%s", job, seed, plan, err, strings.Join(w.mu.log, "\n"))
+	if err = w.done(err); err != nil {
+		err = fmt.Errorf("%v, seed %d, %v: %w", job, seed, plan, err)
 	}
 	return came, err
 }

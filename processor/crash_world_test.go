@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -123,7 +125,7 @@ func (w *crashWorld) startBroker() error {
 		return nil
 	}))
 	w.mu.Unlock()
-	b, err := broker.Start(w.ctx, broker.Config{Listen: []string{"127.0.0.1:0"}, Advertise: "127.0.0.1:1", DataDir: "data", FS: disk, Settings: map[string]string{
+	b, err := broker.Start(w.ctx, broker.Config{Listen: []string{"127.0.0.1:0"}, Advertise: "127.0.0.1:1", DataDir: "data", FS: disk, Logger: w.brokerLog(), Settings: map[string]string{
 		"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100",
 	}})
 	if err != nil {
@@ -140,13 +142,18 @@ func (w *crashWorld) startBroker() error {
 func (w *crashWorld) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.noteLocked(format, args...)
+}
+
+func (w *crashWorld) noteLocked(format string, args ...any) {
 	w.mu.log = append(w.mu.log, fmt.Sprintf("%v %s", time.Since(w.began).Round(time.Millisecond), fmt.Sprintf(format, args...)))
 }
 
-// violated notes what must not be.
+// violated notes what must not be. The run ends soon.
 func (w *crashWorld) violated(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.noteLocked("wrong: %v", err)
 	w.mu.wrong = append(w.mu.wrong, err)
 	w.tellLocked()
 }
@@ -329,7 +336,7 @@ func (w *crashWorld) lives() (all []*crashLife) {
 // least once and then killed. It lets all processes end in good order, and checks what there is
 // of outputs.
 func (w *crashWorld) finish() error {
-	if err := w.awaitLedger(); err != nil {
+	if err := w.awaitLedger(); err != nil || w.isWrong() {
 		return err
 	}
 	lives := w.lives()
@@ -396,6 +403,18 @@ func (w *crashWorld) checkLedger() error {
 	return errors.Join(wrong...)
 }
 
+// done ends a run that came to err, and says all that is known of it if it went wrong.
+func (w *crashWorld) done(err error) error {
+	if w.kafka != nil && errors.Is(w.ctx.Err(), context.DeadlineExceeded) {
+		w.noteWaits()
+	}
+	// What went wrong meanwhile comes first, since it may have ended the run.
+	if err = errors.Join(w.end(), err); err != nil {
+		return fmt.Errorf("%w\n%s", err, strings.Join(w.mu.log, "\n"))
+	}
+	return nil
+}
+
 // end ends all that runs, and says what went wrong meanwhile.
 func (w *crashWorld) end() error {
 	w.trap.unset()
@@ -409,7 +428,7 @@ func (w *crashWorld) end() error {
 	}
 	w.reading.Wait()
 	w.mu.Lock()
-	b, wrong := w.mu.broker, w.mu.wrong
+	b, wrong := w.mu.broker, slices.Concat(w.mu.wrong, w.mu.emitted.wrong)
 	w.mu.Unlock()
 	if b == nil {
 		return errors.Join(wrong...)
