@@ -211,7 +211,7 @@ func (w *crashWorld) produceKey(number int) {
 	w.produced[key]++
 	w.inputs++
 	w.kafka.Produce(w.ctx, &kgo.Record{Topic: "in", Key: []byte(key), Value: []byte(strconv.Itoa(w.produced[key]))}, func(_ *kgo.Record, err error) {
-		if err != nil {
+		if err != nil && w.ctx.Err() == nil {
 			w.violated(fmt.Errorf("produce: %w", err))
 		}
 	})
@@ -409,10 +409,12 @@ func (w *crashWorld) done(err error) error {
 		w.noteWaits()
 	}
 	// What went wrong meanwhile comes first, since it may have ended the run.
-	if err = errors.Join(w.end(), err); err != nil {
-		return fmt.Errorf("%w\n%s", err, strings.Join(w.mu.log, "\n"))
+	if err = errors.Join(w.end(), err); err == nil {
+		return nil
 	}
-	return nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Errorf("%w\n%s", err, strings.Join(w.mu.log, "\n"))
 }
 
 // end ends all that runs, and says what went wrong meanwhile.
@@ -423,13 +425,13 @@ func (w *crashWorld) end() error {
 		l.end()
 	}
 	w.ending.Wait()
+	w.mu.Lock() // what is not produced by now is wrong for no other reason than the end
+	b, wrong := w.mu.broker, slices.Concat(w.mu.wrong, w.mu.emitted.wrong)
+	w.mu.Unlock()
 	if w.kafka != nil {
 		w.kafka.Close()
 	}
 	w.reading.Wait()
-	w.mu.Lock()
-	b, wrong := w.mu.broker, slices.Concat(w.mu.wrong, w.mu.emitted.wrong)
-	w.mu.Unlock()
 	if b == nil {
 		return errors.Join(wrong...)
 	}
