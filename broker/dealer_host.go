@@ -14,6 +14,13 @@ import (
 func (b *Broker) openDealer() {
 	b.dealer = dealer.Open(dealer.Options{
 		Ledgers: b.ledgers, Groups: b.groups,
+		Partitions: func(topic [16]byte) int32 {
+			t, refused := b.topics.find("", topic, true)
+			if refused != nil {
+				return 0
+			}
+			return int32(len(t.partitions()))
+		},
 		Log: func(tp extension.TopicPartition) (dealer.Log, error) {
 			log, err := dataLogs{b}.open(tp)
 			if err != nil {

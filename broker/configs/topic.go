@@ -115,7 +115,7 @@ var groupDefs = []Def{
 	{Name: "share.assignment.interval.ms", Type: Int, Default: "1000", Check: atLeast(0), From: from("group.share.assignment.interval.ms"), Unused: true,
 		Doc: "The time between two assignments of a share group. They are made at once."},
 	{Name: "share.auto.offset.reset", Type: String, Default: "latest", Check: offsetReset,
-		Doc: "Where a share group starts in a partition: earliest, latest, or by_duration:DURATION before now, an ISO 8601 duration."},
+		Doc: "Where a share group starts in a topic: earliest, latest, or by_duration:DURATION before now, an ISO 8601 duration. Partitions that the topic gains later are read from their first record."},
 	{Name: "share.delivery.count.limit", Type: Int, Default: "5", Check: atLeast(2), From: from("group.share.delivery.count.limit"),
 		Doc: "How often a record is delivered at most."},
 	{Name: "share.heartbeat.interval.ms", Type: Int, Default: "5000", Check: atLeast(1), From: from("group.share.heartbeat.interval.ms"),

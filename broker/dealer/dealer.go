@@ -44,6 +44,8 @@ type Settings struct {
 type Options struct {
 	Ledgers *ledgers.Coordinator
 	Groups  Groups
+	// Partitions is how many partitions a topic has, 0 if there is none of that id.
+	Partitions func(topic [16]byte) int32
 	// Log opens the log of a partition; extension.ErrUnknownPartition if there is none.
 	Log      func(extension.TopicPartition) (Log, error)
 	Settings func(group string) Settings
@@ -69,6 +71,7 @@ type Dealer struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
+	founding founding
 	settings sync.Map // *Settings by group, those that were asked for
 
 	// roused holds a signal when there are changes of groups.
@@ -102,6 +105,7 @@ func Open(o Options) *Dealer {
 	}
 	d := &Dealer{opts: o, roused: make(chan struct{}, 1)}
 	d.ctx, d.stop = context.WithCancel(context.Background())
+	d.founding.init()
 	d.mu.groups = make(map[string]map[extension.TopicPartition]*partition)
 	d.mu.joined = make(map[string]*share.View)
 	d.wg.Go(d.follow)

@@ -1,13 +1,9 @@
 package dealer
 
 import (
-	"context"
-
-	"github.com/lacunamq/lacuna/broker/extension"
 	"github.com/lacunamq/lacuna/broker/group"
 	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/cooperative"
-	"go.uber.org/zap"
 )
 
 // change is what happened to a group.
@@ -43,7 +39,9 @@ func (d *Dealer) follow() {
 		d.mu.joined = make(map[string]*share.View)
 		d.mu.Unlock()
 		for _, v := range joined {
-			d.found(d.ctx, v)
+			for _, t := range v.Topics() {
+				d.found(d.ctx, v.Group(), t.Topic)
+			}
 		}
 	}
 }
@@ -59,35 +57,4 @@ func (p *partition) idle() bool {
 		busy += s.dealing.Count(state)
 	}
 	return busy == 0
-}
-
-// found founds the ledgers of partitions that got their first member, so that what is
-// written from now on is for the group.
-func (d *Dealer) found(ctx context.Context, v *share.View) {
-	for _, t := range v.Topics() {
-		for i := range t.Partitions {
-			k := key{v.Group(), extension.TopicPartition{Topic: t.Topic, Partition: i}}
-			if err := d.foundOne(ctx, k); err != nil && ctx.Err() == nil {
-				d.opts.Logger.Warn("a ledger cannot be founded yet, its share partition begins where the first fetch finds it",
-					zap.Stringer("partition", k), zap.Error(err))
-			}
-		}
-	}
-}
-
-func (d *Dealer) foundOne(ctx context.Context, k key) error {
-	founded, err := d.opts.Ledgers.Founded(ctx, k.group, k.TopicPartition)
-	if founded || err != nil {
-		return err
-	}
-	log, err := d.opts.Log(k.TopicPartition)
-	if err != nil {
-		return err
-	}
-	origin, err := d.origin(ctx, k, log)
-	if err != nil {
-		return err
-	}
-	_, err = d.opts.Ledgers.OpenShare(ctx, k.group, k.TopicPartition, origin, nil)
-	return err
 }

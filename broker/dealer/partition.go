@@ -121,19 +121,6 @@ func (p *partition) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// origin is where a ledger is to begin that is not there, 0 if it is.
-func (d *Dealer) origin(ctx context.Context, k key, log Log) (int64, error) {
-	founded, err := d.opts.Ledgers.Founded(ctx, k.group, k.TopicPartition)
-	if err != nil || founded {
-		return 0, err
-	}
-	origin, err := d.settingsOf(k.group).Origin(log)
-	if err != nil {
-		return 0, fmt.Errorf("%s: where to begin: %w", k, err)
-	}
-	return origin, nil
-}
-
 // restore makes the dispatcher from what is logged.
 func (p *partition) restore(view *share.View) error {
 	var corrupt error

@@ -90,7 +90,7 @@ func (r *rig) start() {
 	require.NoError(r.t, err)
 	r.filters = filter.New(filter.Config{DecodedCacheBytes: 1, Decoding: commitlog.NewDecodeLimiter(2, 1<<20)})
 	r.d = Open(Options{
-		Ledgers: r.ledgers, Groups: r.groups,
+		Ledgers: r.ledgers, Groups: r.groups, Partitions: r.groups.partitions,
 		Log: func(tp extension.TopicPartition) (Log, error) {
 			log, err := r.Data(tp)
 			if err != nil {
@@ -213,6 +213,13 @@ func (g *groups) Topic(name string) (share.Topic, bool) { return g.topic, name =
 
 // Settings is part of share.Cluster.
 func (g *groups) Settings(string) share.Settings { return g.settings }
+
+// partitions is how many the topic has.
+func (g *groups) partitions([16]byte) int32 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.topic.Partitions
+}
 
 // Share is part of Groups.
 func (g *groups) Share(context.Context, string) (*share.View, error) {
