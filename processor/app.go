@@ -23,16 +23,19 @@ type App struct {
 	group    string
 	topology Topology
 
-	kafka  *kgo.Client
-	admin  *kadm.Client
-	topics map[string][16]byte // the ids of the inputs, as they were when the App was opened
-	member *client.Member
-	outlet outlet
+	kafka *kgo.Client
+	// producer is what produces at least once; kafka, unless it places records of a changelog.
+	producer *kgo.Client
+	admin    *kadm.Client
+	topics   map[string][16]byte // the ids of the inputs, as they were when the App was opened
+	member   *client.Member
+	outlet   outlet
 	// transactor is nil unless exactly once.
 	transactor *client.Transactor
 	opener     statestore.Opener
 	cache      *statestore.OffsetCache
 	ends       map[client.TopicPartition]int64 // of the inputs, when the App was opened; nil: not known
+	log        foundLog
 	// measured is what the changelog knows of the group, if nothing else does.
 	measured *assignor.Group
 
@@ -71,6 +74,7 @@ func Open(ctx context.Context, group string, t Topology, opts ...Option) (*App, 
 		return nil, fmt.Errorf("open processors of group %s: %w", group, err)
 	}
 	a := &App{cfg: cfg, group: group, topology: t, topics: make(map[string][16]byte), failed: make(chan struct{})}
+	a.log.looking = make(chan struct{}, 1)
 	a.mu.tasks, a.mu.generation = make(map[int32]*task), -1
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.leaving, a.hurry = context.WithCancel(context.Background())
@@ -81,13 +85,7 @@ func Open(ctx context.Context, group string, t Topology, opts ...Option) (*App, 
 }
 
 func (a *App) open(ctx context.Context) (err error) {
-	if err := a.cfg.addLogPartitioner(); err != nil {
-		return err
-	}
-	// A task that is aborted waits for nothing that the broker does not answer. What it has
-	// produced may be there all the same, which at least once allows.
-	opts := append(slices.Clone(a.cfg.kafka), kgo.AllowIdempotentProduceCancellation())
-	if a.kafka, err = kgo.NewClient(opts...); err != nil {
+	if a.kafka, err = kgo.NewClient(cancelable(a.cfg.kafka)...); err != nil {
 		return err
 	}
 	a.admin = kadm.NewClient(a.kafka)
@@ -116,12 +114,24 @@ func (a *App) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// cancelable lets a task that is aborted wait for nothing that the broker does not answer. What
+// it has produced may be there all the same, which at least once allows.
+func cancelable(opts []kgo.Opt) []kgo.Opt {
+	return append(slices.Clone(opts), kgo.AllowIdempotentProduceCancellation())
+}
+
 func (a *App) openOutlet(ctx context.Context) (err error) {
+	kafka := a.placingLog()
 	if !a.cfg.exactlyOnce {
-		a.outlet = plain{a.kafka}
+		if a.producer = a.kafka; a.cfg.changelog != "" {
+			if a.producer, err = kgo.NewClient(cancelable(kafka)...); err != nil {
+				return err
+			}
+		}
+		a.outlet = plain{a.producer}
 		return nil
 	}
-	opts := []client.TransactorOpt{client.KafkaOpts(a.cfg.kafka...), client.TransactionTimeout(a.cfg.txnTimeout), client.TransactorFailed(a.report)}
+	opts := []client.TransactorOpt{client.KafkaOpts(kafka...), client.TransactionTimeout(a.cfg.txnTimeout), client.TransactorFailed(a.report)}
 	if a.cfg.name != "" {
 		opts = append(opts, client.TransactionalID(a.group+"-"+a.cfg.name))
 	}
@@ -233,6 +243,9 @@ func (a *App) closeConnections(ctx context.Context) (err error) {
 	a.hurry()
 	if a.transactor != nil {
 		err = a.transactor.Close(ctx)
+	}
+	if a.producer != nil && a.producer != a.kafka {
+		a.producer.Close()
 	}
 	if a.kafka != nil {
 		a.kafka.Close()

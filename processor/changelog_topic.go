@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -59,66 +57,6 @@ type logTopic struct {
 // tombstonesStay is how long tombstones stay in a changelog that is made here: a store that
 // was away for longer is restored whole.
 const tombstonesStay = 7 * 24 * time.Hour
-
-// findLog finds the topic of the changelog, and makes it if there is none.
-func (a *App) findLog(ctx context.Context, initial int32) (logTopic, error) {
-	t, err := a.lookUpLog(ctx)
-	if errors.Is(err, kerr.UnknownTopicOrPartition) {
-		policy, stay := "compact", strconv.FormatInt(tombstonesStay.Milliseconds(), 10)
-		_, err = a.admin.CreateTopic(ctx, initial, -1, map[string]*string{"cleanup.policy": &policy, "delete.retention.ms": &stay}, a.cfg.changelog)
-		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-			return logTopic{}, fmt.Errorf("make the changelog %s: %w", a.cfg.changelog, err)
-		}
-		t, err = a.lookUpLog(ctx)
-	}
-	if err != nil {
-		return logTopic{}, fmt.Errorf("find the changelog %s: %w", a.cfg.changelog, err)
-	}
-	if t.partitions != initial {
-		return logTopic{}, &fatalError{fmt.Errorf("the changelog %s has %d partitions, and the group %d initial buckets: it needs as many", t.name, t.partitions, initial)}
-	}
-	return t, a.readLogConfig(ctx, &t)
-}
-
-// lookUpLog finds the topic of the changelog.
-func (a *App) lookUpLog(ctx context.Context) (logTopic, error) {
-	found, err := a.lookUp(ctx, []string{a.cfg.changelog})
-	if err != nil {
-		return logTopic{}, err
-	}
-	in, ok := found[a.cfg.changelog]
-	if !ok {
-		return logTopic{}, errors.New("an answer that says nothing of it")
-	}
-	return logTopic{name: a.cfg.changelog, id: in.ID, partitions: in.Partitions}, nil
-}
-
-// readLogConfig sees to it that nothing but compaction takes away records of a changelog.
-func (a *App) readLogConfig(ctx context.Context, t *logTopic) error {
-	all, err := a.admin.DescribeTopicConfigs(ctx, t.name)
-	if err != nil {
-		return fmt.Errorf("read the settings of the changelog %s: %w", t.name, err)
-	}
-	topic, err := all.On(t.name, nil)
-	if err = errors.Join(err, topic.Err); err != nil {
-		return fmt.Errorf("read the settings of the changelog %s: %w", t.name, err)
-	}
-	for _, c := range topic.Configs {
-		switch c.Key {
-		case "cleanup.policy":
-			if strings.TrimSpace(c.MaybeValue()) != "compact" {
-				return &fatalError{fmt.Errorf("the changelog %s has the cleanup.policy %q: with any but compact the state would be lost", t.name, c.MaybeValue())}
-			}
-		case "delete.retention.ms":
-			ms, err := strconv.ParseInt(c.MaybeValue(), 10, 64)
-			if err != nil {
-				return fmt.Errorf("delete.retention.ms of the changelog %s: %w", t.name, err)
-			}
-			t.tombstones = time.Duration(min(ms, int64(100*365*24*time.Hour/time.Millisecond))) * time.Millisecond
-		}
-	}
-	return nil
-}
 
 // logBounds are where the partitions of a changelog begin and end. Tombstones above stale
 // are all there still.
@@ -229,17 +167,11 @@ func (p logPartitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	return p.other.ForTopic(topic)
 }
 
-// addLogPartitioner adds to the options of the connections what places a changelog's records.
-func (c *config) addLogPartitioner() error {
-	if c.changelog == "" {
-		return nil
+// placingLog are the options of what produces, which places the records of a changelog.
+func (a *App) placingLog() []kgo.Opt {
+	if a.cfg.changelog == "" {
+		return a.cfg.kafka
 	}
-	probe, err := kgo.NewClient(c.kafka...)
-	if err != nil {
-		return err
-	}
-	defer probe.Close()
-	other := probe.OptValue(kgo.RecordPartitioner).(kgo.Partitioner)
-	c.kafka = append(slices.Clone(c.kafka), kgo.RecordPartitioner(logPartitioner{c.changelog, other}))
-	return nil
+	other := a.kafka.OptValue(kgo.RecordPartitioner).(kgo.Partitioner)
+	return append(slices.Clone(a.cfg.kafka), kgo.RecordPartitioner(logPartitioner{a.cfg.changelog, other}))
 }

@@ -248,6 +248,7 @@ func (t *task) restart(err error) {
 	if t.ctx.Err() != nil {
 		return
 	}
+	t.app.log.forget()
 	t.closeAll()
 	var fatal *fatalError
 	if errors.As(err, &fatal) {
