@@ -46,6 +46,13 @@
 // begins at the stable offset, so it is given again what was committed above, and its commits
 // below that open again what it has not come to.
 //
+// A topic that gains partitions has its keys go elsewhere, with a partitioner that goes by
+// their hash. No record is missed: added partitions are read from their first record on, also
+// if nobody of the group ran then. But nothing orders what a key has in its new partition
+// behind what it still has in the old one. Who needs that lets the group read to the end before
+// producers hear of the new partitions, or uses a topic of one partition, which any number of
+// members share.
+//
 // A Worker is a member of its group too. Groups of Workers are share groups, and the two kinds
 // do not mix.
 //

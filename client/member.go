@@ -171,6 +171,7 @@ func (m *Member) OpenReader(ctx context.Context, opts ...ReaderOpt) (*Reader, er
 func (cfg *readerConfig) readingAs(as *membership) readerConfig {
 	c := *cfg
 	c.kafka = slices.Clone(c.kafka)
+	c.groupTopics = cfg.topics
 	c.topics, c.partitions = nil, make(map[string][]int32)
 	c.positions, c.ends = maps.Clone(c.positions), maps.Clone(c.ends)
 	c.member, c.as = memberConfig{}, as

@@ -43,8 +43,9 @@ type readerConfig struct {
 	commitLinger     time.Duration
 	maxQueuedRuns    int
 
-	as     *membership // who commits; nil: an operator
-	member memberConfig
+	as          *membership // who commits; nil: an operator
+	groupTopics []string    // that the members of its group read together
+	member      memberConfig
 }
 
 func defaultReaderConfig() readerConfig {
@@ -146,6 +147,10 @@ func StableLedger() ReaderOpt {
 // ResetPosition is where a partition begins of which the group has committed nothing. It
 // is founded there: what is below counts as committed. The default is [Earliest].
 //
+// Partitions that one of the [Topics] has gained since the group began with it are read from
+// their first record all the same, also if nobody of the group ran then: what is written to
+// them is for the group, like what is written to the others.
+//
 // A Reader whose position has left the log goes on at the nearer end of the log, since
 // what is between is gone; under [NoReset] it reports [ErrNoPosition] instead.
 func ResetPosition(p Position) ReaderOpt {
@@ -217,6 +222,15 @@ func (cfg *readerConfig) topicNames() []string {
 	names := slices.Concat(cfg.topics, slices.Collect(maps.Keys(cfg.partitions)))
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// readWholly names the topics of which the Reader, or the members of its group together,
+// read all partitions.
+func (cfg *readerConfig) readWholly() []string {
+	if cfg.as != nil {
+		return cfg.groupTopics
+	}
+	return cfg.topics
 }
 
 // validate checks the options against each other.

@@ -58,7 +58,7 @@ func (r *Reader) positionAll(ctx context.Context, partitions []*partition, reset
 		}
 	}
 	if len(unfounded) > 0 {
-		if err := r.found(ctx, unfounded, reset); err != nil {
+		if err := r.foundMissing(ctx, unfounded, reset); err != nil {
 			return err
 		}
 		founded, err := r.readLedgers(ctx, unfounded)
@@ -99,54 +99,6 @@ func (r *Reader) positionUngrouped(ctx context.Context, partitions []*partition,
 	}
 	for _, p := range partitions {
 		p.startAt(begins[p.tp])
-	}
-	return nil
-}
-
-// beginnings are where partitions begin that the group has committed nothing of.
-func (r *Reader) beginnings(ctx context.Context, partitions []*partition, reset Position) (map[TopicPartition]int64, error) {
-	begins := make(map[TopicPartition]int64, len(partitions))
-	var unknown []TopicPartition
-	for _, p := range partitions {
-		if at, ok := r.cfg.positions[p.tp]; ok {
-			begins[p.tp] = at
-		} else {
-			unknown = append(unknown, p.tp)
-		}
-	}
-	resolved, err := reset.resolve(ctx, r.kad, unknown)
-	if err != nil {
-		return nil, err
-	}
-	for _, tp := range unknown {
-		at, ok := resolved[tp]
-		if !ok {
-			return nil, r.partitionError(tp, "position", ErrNoPosition)
-		}
-		begins[tp] = at
-	}
-	return begins, nil
-}
-
-// found founds ledgers where reading begins. If somebody else was faster, theirs stands.
-func (r *Reader) found(ctx context.Context, partitions []*partition, reset Position) error {
-	begins, err := r.beginnings(ctx, partitions, reset)
-	if err != nil {
-		return err
-	}
-	changes := make([]change, 0, len(partitions))
-	for _, p := range partitions {
-		changes = append(changes, change{tp: p.tp, id: p.id, offset: -1,
-			individual: &protocol.IndividualOffsets{Origin: begins[p.tp]}})
-	}
-	answers, err := r.commitAs(ctx, changes)
-	if err != nil {
-		return err
-	}
-	for _, answer := range answers {
-		if answer.err != nil {
-			return r.partitionError(answer.tp, "found the ledger", answer.err)
-		}
 	}
 	return nil
 }
