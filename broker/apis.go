@@ -12,6 +12,11 @@ import (
 type api struct {
 	key      int16
 	min, max int16 // the versions served
+	// flexibleFrom is the first version whose header has tagged fields.
+	flexibleFrom int16
+	// newRequest makes what a frame is decoded into. (kmsg.RequestForKey brings the code of
+	// all requests that Kafka knows into the program, half a megabyte more than that of these.)
+	newRequest func() kmsg.Request
 	// weight is how many bytes of memory a byte of the request may take when it is decoded
 	// and answered.
 	weight int
@@ -132,17 +137,35 @@ func newAPITable() apiTable {
 	return table
 }
 
-// one serves an API in the connection's turn.
-func one[R kmsg.Request](min, max int16, handle func(*Broker, *call, R) kmsg.Response) *api {
-	var zero R
+// request is a request of kmsg, of the struct T.
+type request[T any] interface {
+	*T
+	kmsg.Request
+	Default() // sets what an older version does not say
+}
+
+// newAPI is an API of requests R without what serves it.
+func newAPI[T any, R request[T]](min, max int16) *api {
+	newRequest := func() kmsg.Request {
+		req := R(new(T))
+		req.Default()
+		return req
+	}
+	req := newRequest()
 	return &api{
-		key: zero.Key(), min: min, max: max, weight: plainWeight,
-		run: func(b *Broker, c *call, req kmsg.Request) kmsg.Response { return handle(b, c, req.(R)) },
+		key: req.Key(), min: min, max: max, flexibleFrom: protocol.FlexibleFrom(req), newRequest: newRequest, weight: plainWeight,
 	}
 }
 
+// one serves an API in the connection's turn.
+func one[T any, R request[T]](min, max int16, handle func(*Broker, *call, R) kmsg.Response) *api {
+	a := newAPI[T, R](min, max)
+	a.run = func(b *Broker, c *call, req kmsg.Request) kmsg.Response { return handle(b, c, req.(R)) }
+	return a
+}
+
 // quick is one for an API that never waits for other clients.
-func quick[R kmsg.Request](min, max int16, handle func(*Broker, *call, R) kmsg.Response) *api {
+func quick[T any, R request[T]](min, max int16, handle func(*Broker, *call, R) kmsg.Response) *api {
 	a := one(min, max, handle)
 	a.quick = true
 	return a
@@ -150,14 +173,12 @@ func quick[R kmsg.Request](min, max int16, handle func(*Broker, *call, R) kmsg.R
 
 // twoStage serves an API that begins in the order of the connection while earlier
 // requests still wait.
-func twoStage[R kmsg.Request](min, max int16, begin func(*Broker, *call, R) func(context.Context) kmsg.Response) *api {
-	var zero R
-	return &api{
-		key: zero.Key(), min: min, max: max, weight: plainWeight,
-		begin: func(b *Broker, c *call, req kmsg.Request) func(context.Context) kmsg.Response {
-			return begin(b, c, req.(R))
-		},
+func twoStage[T any, R request[T]](min, max int16, begin func(*Broker, *call, R) func(context.Context) kmsg.Response) *api {
+	a := newAPI[T, R](min, max)
+	a.begin = func(b *Broker, c *call, req kmsg.Request) func(context.Context) kmsg.Response {
+		return begin(b, c, req.(R))
 	}
+	return a
 }
 
 // large marks an API whose requests may be large, with their shape.

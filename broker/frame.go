@@ -191,7 +191,7 @@ func (c *conn) admit(t *task, size int) error {
 
 // decode parses the header and the body of a frame.
 func (c *conn) decode(t *task, frame []byte) error {
-	header, body, err := protocol.ParseRequestHeader(frame)
+	header, body, err := protocol.ParseRequestHeader(frame, t.api.flexibleFrom)
 	if err != nil {
 		return fmt.Errorf("request header: %w", err)
 	}
@@ -206,7 +206,7 @@ func (c *conn) decode(t *task, frame []byte) error {
 		}
 		return fmt.Errorf("%s version %d, served are %d to %d", kmsg.NameForKey(header.APIKey), header.APIVersion, t.api.min, t.api.max)
 	}
-	t.req = kmsg.RequestForKey(header.APIKey)
+	t.req = t.api.newRequest()
 	t.req.SetVersion(header.APIVersion)
 	c.b.metrics.requests[header.APIKey].Inc()
 	if decoded := t.api.decodedBytes(t.req, body); decoded+len(frame) > freeRequestBytes {

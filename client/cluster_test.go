@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"sync"
@@ -168,11 +169,11 @@ func (c *cluster) serve(node int32, conn net.Conn) {
 		if err != nil {
 			return
 		}
-		h, body, err := protocol.ParseRequestHeader(frame)
+		req := kmsg.RequestForKey(int16(binary.BigEndian.Uint16(frame)))
+		h, body, err := protocol.ParseRequestHeader(frame, protocol.FlexibleFrom(req))
 		if err != nil {
 			return
 		}
-		req := kmsg.RequestForKey(h.APIKey)
 		req.SetVersion(h.APIVersion)
 		if err := req.ReadFrom(body); err != nil {
 			return

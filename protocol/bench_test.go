@@ -119,7 +119,7 @@ func BenchmarkParseRequestHeader(b *testing.B) {
 		AppendRequest(nil, &kmsg.ProduceRequest{Version: 13}, 7)[FramePrefixLen:]
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := ParseRequestHeader(frame); err != nil {
+		if _, _, err := ParseRequestHeader(frame, 9); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -65,29 +65,23 @@ type RequestHeader struct {
 	ClientID      []byte // nil: null; aliases the frame
 }
 
-// flexibleFrom has for each API the first version whose header has tagged fields.
-var flexibleFrom = func() (from [kmsg.MaxKey + 1]int16) {
-	for key := range from {
-		from[key] = -1
-		req := kmsg.RequestForKey(int16(key))
-		if req == nil {
-			continue
+// FlexibleFrom is the first version of the request's API whose header has tagged fields, one more than its newest
+// version if none has. It changes the version of req.
+func FlexibleFrom(req kmsg.Request) int16 {
+	v := int16(0)
+	for ; v <= req.MaxVersion(); v++ {
+		if req.SetVersion(v); req.IsFlexible() {
+			break
 		}
-		v := int16(0)
-		for ; v <= req.MaxVersion(); v++ {
-			if req.SetVersion(v); req.IsFlexible() {
-				break
-			}
-		}
-		from[key] = v
 	}
-	return from
-}()
+	return v
+}
 
 // ParseRequestHeader reads the header of the request in frame, which is a frame without
-// its size, and returns the request's body, too. Any version of a known API is taken;
-// it is the caller who knows which are served. The client id and the body alias frame.
-func ParseRequestHeader(frame []byte) (h RequestHeader, body []byte, err error) {
+// its size, and returns the request's body, too. It has tagged fields if its version is
+// flexibleFrom or later. Any version is taken; it is the caller who knows which are served.
+// The client id and the body alias frame.
+func ParseRequestHeader(frame []byte, flexibleFrom int16) (h RequestHeader, body []byte, err error) {
 	if len(frame) < 10 {
 		return h, nil, fmt.Errorf("%w: a request of %d bytes has no header", ErrMalformedFrame, len(frame))
 	}
@@ -96,8 +90,8 @@ func ParseRequestHeader(frame []byte) (h RequestHeader, body []byte, err error) 
 		APIVersion:    int16(binary.BigEndian.Uint16(frame[2:])),
 		CorrelationID: int32(binary.BigEndian.Uint32(frame[4:])),
 	}
-	if h.APIKey < 0 || h.APIKey > kmsg.MaxKey || flexibleFrom[h.APIKey] < 0 || h.APIVersion < 0 {
-		return h, nil, fmt.Errorf("%w: unknown API key %d, version %d", ErrMalformedFrame, h.APIKey, h.APIVersion)
+	if h.APIKey < 0 || h.APIVersion < 0 {
+		return h, nil, fmt.Errorf("%w: API key %d, version %d", ErrMalformedFrame, h.APIKey, h.APIVersion)
 	}
 	clientLen := int(int16(binary.BigEndian.Uint16(frame[8:])))
 	body = frame[10:]
@@ -107,7 +101,7 @@ func ParseRequestHeader(frame []byte) (h RequestHeader, body []byte, err error) 
 	if clientLen >= 0 {
 		h.ClientID, body = body[:clientLen:clientLen], body[clientLen:]
 	}
-	if h.APIVersion >= flexibleFrom[h.APIKey] {
+	if h.APIVersion >= flexibleFrom {
 		if body, err = skipTags(body); err != nil {
 			return h, nil, err
 		}
