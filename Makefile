@@ -27,6 +27,16 @@ MODULES := . bench/peers tests/compat/suites
 # The admin listener speaks HTTP/1 only, so the binary goes without HTTP/2.
 BUILDTAGS := nethttpomithttp2
 
+# What runs when the program starts, for the admin listener, for people or after an error
+# is compiled without inlining, which makes the binary half a megabyte smaller.
+COLD := encoding/json internal/profile net/http/... regexp/... runtime/pprof text/... \
+	github.com/cockroachdb/errors/... github.com/cockroachdb/redact/... github.com/fsnotify/... \
+	github.com/getsentry/... github.com/go-viper/... github.com/gogo/... github.com/knadh/... \
+	github.com/kr/... github.com/prometheus/... github.com/schollz/... github.com/spf13/... \
+	github.com/twmb/franz-go/pkg/kadm go.yaml.in/... golang.org/x/text/... google.golang.org/protobuf/...
+# Functions begin at 16 bytes as on arm64, not at 32: .2 MB, and no slower.
+LDFLAGS := -s -w -funcalign=16
+
 TESTFLAGS ?=
 FUZZTIME ?= 10s
 BENCH ?= .
@@ -46,7 +56,8 @@ $(GOLANGCI):
 	mv $(@D)/golangci-lint $@
 
 build:
-	CGO_ENABLED=0 go build -trimpath -tags $(BUILDTAGS) -ldflags '-s -w -X main.release=$(RELEASE)' -o bin/lacuna ./cmd/lacuna
+	CGO_ENABLED=0 go build -trimpath -tags $(BUILDTAGS) $(foreach p,$(COLD),-gcflags=$(p)=-l) \
+	  -ldflags '$(LDFLAGS) -X main.release=$(RELEASE)' -o bin/lacuna ./cmd/lacuna
 
 run: build
 	bin/lacuna serve

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 )
 
@@ -31,7 +30,7 @@ func startAdmin(b *Broker, addr string) (*adminServer, error) {
 		return nil, fmt.Errorf("admin: listen on %s: %w", addr, err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(b.metrics.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/metrics", b.serveMetrics)
 	mux.HandleFunc("/health", b.health)
 	mux.HandleFunc("GET /share-groups/{group}", b.adminJSON(b.adminShareGroup))
 	mux.HandleFunc("GET /share-groups/{group}/explain", b.adminJSON(b.adminExplain))

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
+	"sort"
 	"strconv"
 
 	"github.com/lacunamq/lacuna/broker/dealer"
@@ -204,8 +204,8 @@ func (b *Broker) openSharePartitions(group, topic string, partition int32) (name
 			named = append(named, namedPartition{tp, p.topic.name})
 		}
 	}
-	slices.SortFunc(named, func(a, b namedPartition) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.Partition, b.Partition))
+	sort.Slice(named, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(named[i].name, named[j].name), cmp.Compare(named[i].Partition, named[j].Partition)) < 0
 	})
 	return named
 }

@@ -17,6 +17,9 @@ func TestTheAdminListenerShowsHealthAndMetrics(t *testing.T) {
 		require.NoError(t, err)
 		defer resp.Body.Close()
 		require.Equal(t, http.StatusOK, resp.StatusCode)
+		if path == "/metrics" {
+			require.Equal(t, "text/plain; version=0.0.4; charset=utf-8", resp.Header.Get("Content-Type"))
+		}
 		body, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		return string(body)
@@ -31,6 +34,7 @@ func TestTheAdminListenerShowsHealthAndMetrics(t *testing.T) {
 	require.Contains(t, metrics, "lacuna_produced_records_total 2\n")
 	require.Contains(t, metrics, `lacuna_requests_total{api="Metadata",key="3"} 1`)
 	require.Contains(t, metrics, "lacuna_connections 1\n")
+	require.Contains(t, metrics, "\ngo_goroutines ")
 	require.Contains(t, get("/debug/pprof/cmdline"), "broker.test")
 	http.DefaultClient.CloseIdleConnections()
 }

@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
-	"slices"
+	"sort"
 
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -75,7 +75,9 @@ func (a *Admin) Describe(ctx context.Context, group string, topics ...string) ([
 		}
 		ledgers = append(ledgers, l)
 	}
-	slices.SortFunc(ledgers, func(x, y Ledger) int { return compareTopicPartitions(x.TopicPartition, y.TopicPartition) })
+	sort.Slice(ledgers, func(i, j int) bool {
+		return compareTopicPartitions(ledgers[i].TopicPartition, ledgers[j].TopicPartition) < 0
+	})
 	return ledgers, a.addBounds(ctx, ledgers)
 }
 

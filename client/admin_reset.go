@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/lacunamq/lacuna/protocol"
 )
@@ -99,6 +100,6 @@ func (a *Admin) reset(ctx context.Context, group string, before []ledgerPage, ta
 			}
 		}
 	}
-	slices.SortFunc(done, func(x, y Reset) int { return compareTopicPartitions(x.TopicPartition, y.TopicPartition) })
+	sort.Slice(done, func(i, j int) bool { return compareTopicPartitions(done[i].TopicPartition, done[j].TopicPartition) < 0 })
 	return done, nil
 }

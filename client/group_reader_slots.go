@@ -3,7 +3,7 @@ package client
 import (
 	"cmp"
 	"fmt"
-	"slices"
+	"sort"
 
 	"github.com/lacunamq/lacuna/keyfilter"
 )
@@ -55,7 +55,7 @@ func countSlots(ranges []AssignedSlots) (n int) {
 
 // sortAssigned orders by topic, partition and slots.
 func sortAssigned(ranges []AssignedSlots) {
-	slices.SortFunc(ranges, func(x, y AssignedSlots) int {
-		return cmp.Or(compareTopicPartitions(x.TopicPartition, y.TopicPartition), cmp.Compare(x.Slots.Lo, y.Slots.Lo))
+	sort.Slice(ranges, func(i, j int) bool {
+		return cmp.Or(compareTopicPartitions(ranges[i].TopicPartition, ranges[j].TopicPartition), cmp.Compare(ranges[i].Slots.Lo, ranges[j].Slots.Lo)) < 0
 	})
 }

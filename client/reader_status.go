@@ -2,7 +2,7 @@ package client
 
 import (
 	"fmt"
-	"slices"
+	"sort"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -57,7 +57,7 @@ func (r *Reader) Status() []PartitionStatus {
 		}
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(x, y PartitionStatus) int { return compareTopicPartitions(x.TopicPartition, y.TopicPartition) })
+	sort.Slice(all, func(i, j int) bool { return compareTopicPartitions(all[i].TopicPartition, all[j].TopicPartition) < 0 })
 	return all
 }
 

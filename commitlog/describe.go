@@ -1,6 +1,6 @@
 package commitlog
 
-import "slices"
+import "sort"
 
 // ProducerInfo describes a producer that the log remembers (DescribeProducers).
 type ProducerInfo struct {
@@ -35,6 +35,6 @@ func (l *Log) Producers() []ProducerInfo {
 			TxnFirstOffset:   p.txnFirst,
 		})
 	}
-	slices.SortFunc(infos, func(a, b ProducerInfo) int { return compareInts(a.ID, b.ID, 0, 0) })
+	sort.Slice(infos, func(i, j int) bool { return infos[i].ID < infos[j].ID })
 	return infos
 }

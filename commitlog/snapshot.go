@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sort"
 )
 
 // A producer snapshot is the producers' section of an index file, big endian:
@@ -68,7 +69,9 @@ func parseProducers(b []byte) (*producers, error) {
 		}
 		b = rest
 	}
-	slices.SortFunc(open, func(a, b txn) int { return compareInts(a.first, b.first, a.producerID, b.producerID) })
+	sort.Slice(open, func(i, j int) bool {
+		return compareInts(open[i].first, open[j].first, open[i].producerID, open[j].producerID) < 0
+	})
 	for _, t := range open {
 		ps.txns.begin(t.producerID, t.first)
 	}

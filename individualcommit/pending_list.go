@@ -3,7 +3,7 @@ package individualcommit
 import (
 	"cmp"
 	"container/heap"
-	"slices"
+	"sort"
 )
 
 // PendingCommit is what an open transaction commits of a ledger, if it commits.
@@ -68,8 +68,8 @@ func (e *Entry) Pending(from int64, limit int) (list []PendingCommit, next int64
 
 // sorted orders what is pending by transaction.
 func sorted(list []PendingCommit) []PendingCommit {
-	slices.SortFunc(list, func(a, b PendingCommit) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Epoch, b.Epoch))
+	sort.Slice(list, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(list[i].ID, list[j].ID), cmp.Compare(list[i].Epoch, list[j].Epoch)) < 0
 	})
 	return list
 }

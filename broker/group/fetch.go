@@ -1,7 +1,7 @@
 package group
 
 import (
-	"slices"
+	"sort"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -32,7 +32,7 @@ func (s *State) AllCommitted(group string) []PartitionOffset {
 	for tp, c := range e.offsets {
 		list = append(list, PartitionOffset{TopicPartition: tp, Committed: c})
 	}
-	slices.SortFunc(list, func(a, b PartitionOffset) int { return a.compare(b.TopicPartition) })
+	sort.Slice(list, func(i, j int) bool { return list[i].compare(list[j].TopicPartition) < 0 })
 	return list
 }
 

@@ -1,10 +1,9 @@
 package metadata
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"slices"
+	"sort"
 )
 
 // MaxPartitions is the most partitions that a topic may have: more is a slip of the
@@ -150,6 +149,6 @@ func (i *Image) Snapshot() []Record {
 	for key, value := range i.unknown {
 		records = append(records, Record{Key: []byte(key), Value: value})
 	}
-	slices.SortFunc(records, func(a, b Record) int { return cmp.Compare(string(a.Key), string(b.Key)) })
+	sort.Slice(records, func(i, j int) bool { return string(records[i].Key) < string(records[j].Key) })
 	return records
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+	"sort"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/lacunamq/lacuna/keyfilter"
@@ -26,7 +27,7 @@ func (g *Group) resolve(cluster Cluster) []subscribedTopic {
 			topics = append(topics, subscribedTopic{name, t})
 		}
 	}
-	slices.SortFunc(topics, func(a, b subscribedTopic) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	sort.Slice(topics, func(i, j int) bool { return bytes.Compare(topics[i].ID[:], topics[j].ID[:]) < 0 })
 	return topics
 }
 

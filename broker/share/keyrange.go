@@ -3,6 +3,7 @@ package share
 import (
 	"bytes"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -215,7 +216,7 @@ func holderFor(holder string, bucket int32, subscribers []string) string {
 
 // joined sorts slices, and makes one of those of a member that touch.
 func joined(list []Slice) []Slice {
-	slices.SortFunc(list, func(a, b Slice) int { return int(a.Start - b.Start) })
+	sort.Slice(list, func(i, j int) bool { return list[i].Start < list[j].Start })
 	n := 0
 	for _, s := range list {
 		if n > 0 && list[n-1].End == s.Start && strings.Compare(list[n-1].Member, s.Member) == 0 {

@@ -3,6 +3,7 @@ package share
 import (
 	"bytes"
 	"slices"
+	"sort"
 
 	"github.com/lacunamq/lacuna/keyfilter"
 	"github.com/lacunamq/lacuna/protocol"
@@ -69,7 +70,7 @@ func readGroup(r *kbin.Reader, v *groupValue) {
 		}
 		readTags(r, nil)
 	}})
-	slices.SortFunc(v.lines, func(a, b line) int { return bytes.Compare(a.topic[:], b.topic[:]) })
+	sort.Slice(v.lines, func(i, j int) bool { return bytes.Compare(v.lines[i].topic[:], v.lines[j].topic[:]) < 0 })
 }
 
 func appendAssignment(dst []byte, v *assignmentValue) []byte {
@@ -132,7 +133,7 @@ func readPartitions(r *kbin.Reader) []TopicPartitions {
 		readTags(r, nil)
 		list = append(list, t)
 	}
-	slices.SortFunc(list, func(a, b TopicPartitions) int { return bytes.Compare(a.Topic[:], b.Topic[:]) })
+	sort.Slice(list, func(i, j int) bool { return bytes.Compare(list[i].Topic[:], list[j].Topic[:]) < 0 })
 	return list
 }
 

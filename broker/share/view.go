@@ -3,6 +3,7 @@ package share
 import (
 	"bytes"
 	"slices"
+	"sort"
 
 	"github.com/lacunamq/lacuna/keyfilter"
 )
@@ -135,6 +136,6 @@ func (v *View) Topics() []WorkedOn {
 	for id, t := range v.topics {
 		list = append(list, WorkedOn{id, t.name, t.partitions})
 	}
-	slices.SortFunc(list, func(a, b WorkedOn) int { return bytes.Compare(a.Topic[:], b.Topic[:]) })
+	sort.Slice(list, func(i, j int) bool { return bytes.Compare(list[i].Topic[:], list[j].Topic[:]) < 0 })
 	return list
 }

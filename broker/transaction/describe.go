@@ -1,10 +1,10 @@
 package transaction
 
 import (
-	"cmp"
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -97,6 +97,6 @@ func (s *State) List(now time.Time, f *Filter) []Listed {
 			list = append(list, Listed{TransactionalID: id, ProducerID: e.producer.ID, Status: e.status})
 		}
 	}
-	slices.SortFunc(list, func(a, b Listed) int { return cmp.Compare(a.TransactionalID, b.TransactionalID) })
+	sort.Slice(list, func(i, j int) bool { return list[i].TransactionalID < list[j].TransactionalID })
 	return list
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -107,8 +108,8 @@ func (d *describedShareGroup) memberTable() *table {
 // slotsInWords joins the ranges of a partition that touch.
 func slotsInWords(slots []broker.SlotRange) string {
 	slots = slices.Clone(slots)
-	slices.SortFunc(slots, func(a, b broker.SlotRange) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.First, b.First))
+	sort.Slice(slots, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(slots[i].Topic, slots[j].Topic), cmp.Compare(slots[i].Partition, slots[j].Partition), cmp.Compare(slots[i].First, slots[j].First)) < 0
 	})
 	var joined []broker.SlotRange
 	for _, s := range slots {

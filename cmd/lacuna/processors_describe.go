@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/lacunamq/lacuna/processor/assignor"
@@ -104,7 +105,9 @@ func (d *describedProcessors) add(said []saidMember) {
 		}
 		d.Members = append(d.Members, m)
 	}
-	slices.SortFunc(d.Members, func(x, y processorMember) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
+	sort.Slice(d.Members, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(d.Members[i].Name, d.Members[j].Name), cmp.Compare(d.Members[i].ID, d.Members[j].ID)) < 0
+	})
 }
 
 // saidLag is the lag that a member said of what it still rebuilds, nil if it did not.
@@ -127,7 +130,7 @@ func saidNext(claim *assignor.Claim, bucket int32, of *processorSlots) (least *i
 			continue
 		}
 		said := slices.Clone(claim.Tasks[i].Reached)
-		slices.SortFunc(said, func(x, y assignor.Reached) int { return cmp.Compare(x.Lo, y.Lo) })
+		sort.Slice(said, func(i, j int) bool { return said[i].Lo < said[j].Lo })
 		for _, at := range said {
 			if at.Topic != of.Topic || at.Partition != of.Partition || int(at.Lo) > slots || int(at.Hi) < slots || slots > int(of.Last) {
 				continue

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"errors"
-	"slices"
+	"sort"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -26,7 +25,7 @@ type setting struct {
 
 // writeSettings shows settings by name: a table, or a line of JSON for each.
 func (c *cli) writeSettings(all []setting) error {
-	slices.SortFunc(all, func(a, b setting) int { return cmp.Compare(a.Name, b.Name) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
 	if c.output == "json" {
 		for _, s := range all {
 			if err := writeJSON(c.out, s); err != nil {

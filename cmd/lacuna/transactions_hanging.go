@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -113,8 +114,8 @@ func openInPartitions(ctx context.Context, adm *kadm.Client, where kadm.TopicsSe
 				ProducerID: p.ProducerID, ProducerEpoch: p.ProducerEpoch, LastMs: p.LastTimestamp})
 		}
 	}
-	slices.SortFunc(open, func(a, b hangingTransaction) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.StartOffset, b.StartOffset))
+	sort.Slice(open, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(open[i].Topic, open[j].Topic), cmp.Compare(open[i].Partition, open[j].Partition), cmp.Compare(open[i].StartOffset, open[j].StartOffset)) < 0
 	})
 	var errs []error
 	for _, topic := range all.SortedPartitions() {
