@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"fmt"
 	"math"
 
@@ -31,7 +32,7 @@ func (b *Broker) describeGroups(c *call, req *kmsg.DescribeGroupsRequest) kmsg.R
 			continue
 		case !found && c.version >= 6:
 			at.ErrorCode = kerr.GroupIDNotFound.Code
-			at.ErrorMessage = kmsg.StringPtr(fmt.Sprintf("Group %s not found.", id))
+			at.ErrorMessage = kmsg.StringPtr(b.noClassicGroup(c.ctx, id))
 		case req.IncludeAuthorizedOperations:
 			at.AuthorizedOperations = groupOperations
 		}
@@ -42,6 +43,14 @@ func (b *Broker) describeGroups(c *call, req *kmsg.DescribeGroupsRequest) kmsg.R
 		resp.Groups = append(resp.Groups, at)
 	}
 	return resp
+}
+
+// noClassicGroup says why there is nothing to describe of a group.
+func (b *Broker) noClassicGroup(ctx context.Context, id string) string {
+	if share, err := b.groups.Share(ctx, id); err == nil && share != nil {
+		return fmt.Sprintf("Group %s is not a classic group.", id)
+	}
+	return fmt.Sprintf("Group %s not found.", id)
 }
 
 // describedBytes is what a group takes in an answer, decoded and encoded.

@@ -12,13 +12,9 @@ import (
 
 // AlterShareGroupOffsets (91), version 0 (KIP-932): an operator says where a share group
 // without members goes on. What was committed from there on is open again, and all before
-// is done. A group that does not exist is made.
+// is done. A group that does not exist is made, unless there is nothing to set.
 func (b *Broker) alterShareGroupOffsets(c *call, req *kmsg.AlterShareGroupOffsetsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.AlterShareGroupOffsetsResponse)
-	if err := b.groups.FoundShare(c.ctx, req.GroupID); err != nil {
-		resp.ErrorCode, resp.ErrorMessage = b.coordinatorAnswer(err)
-		return resp
-	}
 	var parts []ledgers.PartitionCommit
 	var places []*kmsg.AlterShareGroupOffsetsResponseTopicPartition
 	resp.Topics = make([]kmsg.AlterShareGroupOffsetsResponseTopic, len(req.Topics))
@@ -42,6 +38,11 @@ func (b *Broker) alterShareGroupOffsets(c *call, req *kmsg.AlterShareGroupOffset
 				parts, places = append(parts, startAt(t, p)), append(places, answer)
 			}
 		}
+	}
+	if err := b.groups.FoundShare(c.ctx, req.GroupID, len(parts) > 0); err != nil {
+		resp.ErrorCode, resp.ErrorMessage = b.coordinatorAnswer(err)
+		resp.Topics = nil
+		return resp
 	}
 	b.setShareOffsets(c.ctx, req.GroupID, parts, places)
 	return resp

@@ -252,6 +252,8 @@ func (s *shareScript) offsets() {
 	s.say("a new group", alterOffsets("made", "script", 0, 0), 0)
 	s.say("of a new group", describeOffsets("made"), 1)
 	s.say("a new group", describeShares("made"), 1)
+	s.say("of nothing, of a new group", alterOffsets("nobody", "missing", 0, 0), 0)
+	s.say("a group of which nothing was set", describeShares("nobody"), 1)
 	s.say("topics", deleteOffsets("made", "script", "missing", "other"), 0)
 	s.say("of nothing", describeOffsets("made"), 1)
 	remove := kmsg.NewPtrDeleteGroupsRequest()

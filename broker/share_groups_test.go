@@ -269,6 +269,13 @@ func TestPlainClientsAndShareGroups(t *testing.T) {
 	createTopic(t, kadm.NewClient(cl), 1, "t")
 	_, err := alterOffsets("g", "t", 0, 0).RequestWith(t.Context(), cl)
 	require.NoError(t, err)
+	describe := kmsg.NewPtrDescribeGroupsRequest()
+	describe.Groups = []string{"g", "nobody"}
+	described, err := sendAt(t, cl, describe, 6)
+	require.NoError(t, err)
+	for i, message := range []string{"Group g is not a classic group.", "Group nobody not found."} {
+		require.Equal(t, message, *described.(*kmsg.DescribeGroupsResponse).Groups[i].ErrorMessage)
+	}
 	_, err = kadm.NewClient(cl).FetchOffsets(context.Background(), "g")
 	require.ErrorIs(t, err, kerr.GroupIDNotFound)
 

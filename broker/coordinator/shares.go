@@ -112,10 +112,10 @@ func (c *Coordinator) DescribeShare(ctx context.Context, id string) (share.Descr
 	return askShare(ctx, c, id, func(t *turn) (share.Description, error) { return t.state.DescribeShare(id) })
 }
 
-// FoundShare sees that there is a share group of that id, without members; see
-// group.State.FoundShare.
-func (c *Coordinator) FoundShare(ctx context.Context, id string) error {
-	return c.askShareError(ctx, id, func(t *turn) error { return t.state.FoundShare(t.now, id, t.out) })
+// FoundShare sees that there is a share group of that id, without members, if something is
+// to be set; see group.State.FoundShare.
+func (c *Coordinator) FoundShare(ctx context.Context, id string, sets bool) error {
+	return c.askShareError(ctx, id, func(t *turn) error { return t.state.FoundShare(t.now, id, sets, t.out) })
 }
 
 // CheckShareEmpty tells whether there is a share group of that id, without members.

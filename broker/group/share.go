@@ -205,14 +205,17 @@ func (s *State) ShareViews() []*share.View {
 	return views
 }
 
-// FoundShare makes a share group without members if there is none of that id yet, and
-// tells why an operator may not set its offsets (AlterShareGroupOffsets).
-func (s *State) FoundShare(now time.Time, id string, out *Output) error {
+// FoundShare tells why an operator may not set offsets of a share group
+// (AlterShareGroupOffsets), and makes one without members if there is none of that id yet
+// and something is to be set.
+func (s *State) FoundShare(now time.Time, id string, sets bool, out *Output) error {
 	if id == "" {
 		return shareRefusal(kerr.InvalidGroupID, "GroupId can't be empty.")
 	}
 	e := s.groups[id]
 	switch {
+	case e == nil && !sets:
+		return nil
 	case e == nil:
 		e = s.addShare(id)
 		s.onShare(e, now, out, func(env *share.Env) { e.share.Found(env) })

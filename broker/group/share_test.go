@@ -280,18 +280,22 @@ func TestShareGroupsStayUntilTheyAreDeleted(t *testing.T) {
 
 func TestAnOperatorFoundsAShareGroup(t *testing.T) {
 	s := newShares(t)
-	s.do(func(out *Output) { require.NoError(t, s.state.FoundShare(s.now, "g", out)) })
+	s.do(func(out *Output) { require.NoError(t, s.state.FoundShare(s.now, "g", false, out)) })
+	require.Empty(t, s.log, "there is nothing to set")
+	s.do(func(out *Output) { require.NoError(t, s.state.FoundShare(s.now, "g", true, out)) })
 	require.NotEmpty(t, s.log)
 	n := len(s.log)
-	s.do(func(out *Output) { require.NoError(t, s.state.FoundShare(s.now, "g", out)) })
+	s.do(func(out *Output) { require.NoError(t, s.state.FoundShare(s.now, "g", true, out)) })
 	require.Len(t, s.log, n)
 	s.load(false)
 	require.NoError(t, s.state.CheckShareEmpty("g"))
 	require.EqualValues(t, 2, s.join("g", "a").Epoch)
-	s.do(func(out *Output) { require.ErrorIs(t, s.state.FoundShare(s.now, "g", out), kerr.NonEmptyGroup) })
+	s.do(func(out *Output) { require.ErrorIs(t, s.state.FoundShare(s.now, "g", true, out), kerr.NonEmptyGroup) })
 	require.ErrorIs(t, s.state.CheckShareEmpty("g"), kerr.NonEmptyGroup)
 	s.put("offsets", "t")
-	s.do(func(out *Output) { require.ErrorIs(t, s.state.FoundShare(s.now, "offsets", out), kerr.GroupIDNotFound) })
-	s.do(func(out *Output) { require.ErrorIs(t, s.state.FoundShare(s.now, "", out), kerr.InvalidGroupID) })
+	s.do(func(out *Output) {
+		require.ErrorIs(t, s.state.FoundShare(s.now, "offsets", true, out), kerr.GroupIDNotFound)
+	})
+	s.do(func(out *Output) { require.ErrorIs(t, s.state.FoundShare(s.now, "", true, out), kerr.InvalidGroupID) })
 	require.ErrorIs(t, s.state.CheckShareEmpty("none"), kerr.GroupIDNotFound)
 }

@@ -230,7 +230,7 @@ func TestCommitInTransactionByWhom(t *testing.T) {
 	x.state.config.OffsetMetadataMaxBytes = 3
 	require.Equal(t, kerr.OffsetMetadataTooLarge, x.inTransaction(1, nobody, CommitOffset{TopicPartition: t0, Metadata: "long"}))
 
-	require.NoError(t, x.state.FoundShare(x.now, "s", &x.out))
+	require.NoError(t, x.state.FoundShare(x.now, "s", true, &x.out))
 	require.Equal(t, ErrShareGroup, try(Identity{Group: "s", Generation: -1}))
 }
 
