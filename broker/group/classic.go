@@ -41,12 +41,12 @@ type classic struct {
 	byID    map[string]*member
 	static  map[string]string // instance id to member id
 	// pending are member ids that were given out and whose member has not joined yet.
-	pending map[string]*deadline
+	pending map[string]*groupDeadline
 
 	awaiting  int            // members whose JoinGroup is parked
 	supported map[string]int // how many members support a protocol
 
-	joinPhase, syncPhase deadline
+	joinPhase, syncPhase groupDeadline
 	// initial is set while the first members of an empty group are waited for:
 	// initialStep is how long the wait under way is, initialLeft how much longer all of
 	// them may get.
@@ -64,10 +64,10 @@ func newClassic(id string) *classic {
 	c := &classic{
 		id: id, state: Empty, before: Dead, sinceMs: noTimestamp,
 		byID: make(map[string]*member), static: make(map[string]string),
-		pending: make(map[string]*deadline), supported: make(map[string]int),
+		pending: make(map[string]*groupDeadline), supported: make(map[string]int),
 	}
-	c.joinPhase = deadline{kind: joinEnds, group: c}
-	c.syncPhase = deadline{kind: syncEnds, group: c}
+	c.joinPhase = groupDeadline{Of: ending{kind: joinEnds, group: c}}
+	c.syncPhase = groupDeadline{Of: ending{kind: syncEnds, group: c}}
 	return c
 }
 
@@ -99,7 +99,7 @@ type member struct {
 	protocols                            []Protocol // its own copies, in its order
 	assignment                           []byte     // never written to
 
-	session deadline
+	session groupDeadline
 	join    Ticket // of its parked JoinGroup; zero: none
 	sync    Ticket // of its parked SyncGroup; zero: none
 	// unsynced says that it has not asked for its assignment in this generation.

@@ -35,7 +35,7 @@ func (s *State) installMembers(c *classic, v *groupValue) {
 		m := was[mv.id]
 		if m == nil {
 			m = &member{id: mv.id}
-			m.session = deadline{kind: sessionEnds, group: c, member: mv.id}
+			m.session = groupDeadline{Of: ending{kind: sessionEnds, group: c, member: mv.id}}
 		}
 		delete(was, mv.id)
 		m.take(mv, v.protocol)
@@ -50,7 +50,7 @@ func (s *State) installMembers(c *classic, v *groupValue) {
 		}
 	}
 	for _, gone := range was { // only in recovery, when the log holds an older generation
-		s.deadlines.clear(&gone.session)
+		s.deadlines.Clear(&gone.session)
 	}
 }
 

@@ -25,19 +25,14 @@ func (s *State) CheckInvariants() error {
 	if err := s.checkPending(); err != nil {
 		return err
 	}
-	for i, d := range s.deadlines.queue {
-		if d.place != i+1 || d.at.Before(d.queued) {
-			return fmt.Errorf("deadline of %q: place %d, not %d; %v queued for %v", d.member, d.place, i+1, d.at, d.queued)
-		}
-	}
-	return nil
+	return s.deadlines.CheckInvariants()
 }
 
 func (c *classic) checkInvariants() error {
 	awaiting, statics := 0, 0
 	supported := make(map[string]int)
 	for _, m := range c.members {
-		if c.byID[m.id] != m || m.session.member != m.id {
+		if c.byID[m.id] != m || m.session.Of.member != m.id {
 			return fmt.Errorf("member %q is filed under another id", m.id)
 		}
 		if m.instanceID != "" {
@@ -82,24 +77,24 @@ func (c *classic) checkWaits(live bool) error {
 			return fmt.Errorf("member %q waits to join", m.id)
 		case m.sync != 0 && c.state != CompletingRebalance:
 			return fmt.Errorf("member %q waits for its assignment", m.id)
-		case live && !m.session.isSet() && !m.awaitingJoin() && m.sync == 0:
+		case live && !m.session.IsSet() && !m.awaitingJoin() && m.sync == 0:
 			return fmt.Errorf("member %q may be silent for ever", m.id)
 		}
 	}
 	for id, d := range c.pending {
-		if !d.isSet() {
+		if !d.IsSet() {
 			return fmt.Errorf("member id %q is pending for ever", id)
 		}
 	}
 	switch {
-	case c.state == PreparingRebalance && !c.joinPhase.isSet():
+	case c.state == PreparingRebalance && !c.joinPhase.IsSet():
 		return fmt.Errorf("members join for ever")
-	case c.state != PreparingRebalance && c.joinPhase.isSet():
+	case c.state != PreparingRebalance && c.joinPhase.IsSet():
 		return fmt.Errorf("a join phase ends that is not under way")
-	case c.state == CompletingRebalance && !c.syncPhase.isSet():
+	case c.state == CompletingRebalance && !c.syncPhase.IsSet():
 		return fmt.Errorf("members wait for their assignment for ever")
-	case unsynced != c.syncPhase.isSet():
-		return fmt.Errorf("members that have not synced: %v; sync phase ends: %v", unsynced, c.syncPhase.isSet())
+	case unsynced != c.syncPhase.IsSet():
+		return fmt.Errorf("members that have not synced: %v; sync phase ends: %v", unsynced, c.syncPhase.IsSet())
 	case (c.state == Empty) && len(c.members) > 0:
 		return fmt.Errorf("%d members", len(c.members))
 	case (c.state == Stable || c.state == CompletingRebalance) && (len(c.members) == 0 || c.protocolType == ""):

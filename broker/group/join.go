@@ -169,7 +169,7 @@ func (s *State) enter(c *classic, id string, now time.Time, t Ticket, req *JoinR
 	c.insert(m)
 	// It can't send heartbeats yet, nor is a lost connection noticed while its request is
 	// parked. A client that gave up and joins anew would leave members behind for ever.
-	s.deadlines.set(&m.session, now.Add(s.config.NewMemberJoinTimeout))
+	s.deadlines.Set(&m.session, now.Add(s.config.NewMemberJoinTimeout))
 	s.rebalanceOrFinish(c, now, because("a member comes", id, req.Reason), out)
 }
 

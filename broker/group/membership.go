@@ -14,7 +14,7 @@ func (c *classic) insert(m *member) {
 	if len(c.members) == 0 && c.protocolType == "" {
 		panic("group " + c.id + ": a member without a protocol type")
 	}
-	m.session = deadline{kind: sessionEnds, group: c, member: m.id}
+	m.session = groupDeadline{Of: ending{kind: sessionEnds, group: c, member: m.id}}
 	c.members = append(c.members, m)
 	c.byID[m.id] = m
 	if m.instanceID != "" {
@@ -80,7 +80,7 @@ func (c *classic) setProtocols(m *member, protocols []Protocol) {
 func (s *State) remove(c *classic, m *member, out *Output) {
 	c.answerJoin(m, joinError("", kerr.UnknownMemberID), out)
 	c.answerSync(m, SyncAnswer{Err: kerr.UnknownMemberID}, out)
-	s.deadlines.clear(&m.session)
+	s.deadlines.Clear(&m.session)
 	delete(c.byID, m.id)
 	for i, other := range c.members {
 		if other == m {
@@ -109,26 +109,26 @@ func (s *State) rename(c *classic, m *member, newID string, out *Output) {
 	if c.leader == m.id {
 		c.leader = newID
 	}
-	m.id, m.session.member = newID, newID
+	m.id, m.session.Of.member = newID, newID
 	c.byID[newID] = m
 	c.static[m.instanceID] = newID
 }
 
 // addPending remembers a member id that was given out, for as long as a session.
 func (s *State) addPending(c *classic, id string, now time.Time, timeout time.Duration) {
-	d := &deadline{kind: pendingEnds, group: c, member: id}
+	d := &groupDeadline{Of: ending{kind: pendingEnds, group: c, member: id}}
 	c.pending[id] = d
-	s.deadlines.set(d, now.Add(timeout))
+	s.deadlines.Set(d, now.Add(timeout))
 }
 
 func (s *State) removePending(c *classic, id string) {
 	if d := c.pending[id]; d != nil {
-		s.deadlines.clear(d)
+		s.deadlines.Clear(d)
 		delete(c.pending, id)
 	}
 }
 
 // keepSession lets the member be silent for another session timeout.
 func (s *State) keepSession(m *member, now time.Time) {
-	s.deadlines.set(&m.session, now.Add(m.sessionTimeout))
+	s.deadlines.Set(&m.session, now.Add(m.sessionTimeout))
 }

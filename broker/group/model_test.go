@@ -237,7 +237,7 @@ func (m *model) requireAllAnswered(rt *rapid.T) {
 		d, _ := m.state.Describe(id)
 		require.Equal(rt, Empty, d.State)
 	}
-	require.Empty(rt, m.state.deadlines.queue)
+	require.Zero(rt, m.state.deadlines.Len())
 	m.now = m.now.Add(2 * time.Hour)
 	m.state.Expire(m.now, nil, &m.out)
 	m.check(rt)

@@ -40,11 +40,11 @@ func (s *State) rebalance(c *classic, now time.Time, why string, out *Output) {
 		c.grew = false
 		c.initialStep = s.config.InitialRebalanceDelay
 		c.initialLeft = max(c.rebalanceTimeout()-c.initialStep, 0)
-		s.deadlines.set(&c.joinPhase, now.Add(c.initialStep))
+		s.deadlines.Set(&c.joinPhase, now.Add(c.initialStep))
 	case c.allJoined():
 		s.completeJoin(c, now, out)
 	default:
-		s.deadlines.set(&c.joinPhase, now.Add(c.rebalanceTimeout()))
+		s.deadlines.Set(&c.joinPhase, now.Add(c.rebalanceTimeout()))
 	}
 }
 
@@ -63,7 +63,7 @@ func (s *State) endJoinPhase(c *classic, now time.Time, out *Output) {
 		step := min(s.config.InitialRebalanceDelay, c.initialLeft)
 		c.initialLeft = max(c.initialLeft-c.initialStep, 0)
 		c.initialStep = step
-		s.deadlines.set(&c.joinPhase, now.Add(step))
+		s.deadlines.Set(&c.joinPhase, now.Add(step))
 		return
 	}
 	s.completeJoin(c, now, out)
@@ -72,7 +72,7 @@ func (s *State) endJoinPhase(c *classic, now time.Time, out *Output) {
 // completeJoin begins the next generation with those that have joined. Static members
 // stay although they have not.
 func (s *State) completeJoin(c *classic, now time.Time, out *Output) {
-	s.deadlines.clear(&c.joinPhase)
+	s.deadlines.Clear(&c.joinPhase)
 	c.initial = false
 	for _, m := range absent(c) {
 		out.Events = append(out.Events, c.event("member did not rejoin", m.id))
@@ -84,7 +84,7 @@ func (s *State) completeJoin(c *classic, now time.Time, out *Output) {
 	}
 	if !c.electLeader() {
 		// Only static members, none of which has joined. Their sessions end or they come.
-		s.deadlines.set(&c.joinPhase, now.Add(max(c.rebalanceTimeout(), patience)))
+		s.deadlines.Set(&c.joinPhase, now.Add(max(c.rebalanceTimeout(), patience)))
 		return
 	}
 	c.generation++
@@ -97,7 +97,7 @@ func (s *State) completeJoin(c *classic, now time.Time, out *Output) {
 		s.keepSession(m, now)
 		m.fresh, m.unsynced = false, true
 	}
-	s.deadlines.set(&c.syncPhase, now.Add(c.rebalanceTimeout()))
+	s.deadlines.Set(&c.syncPhase, now.Add(c.rebalanceTimeout()))
 }
 
 // absent lists the dynamic members that have not joined.
@@ -138,7 +138,7 @@ func (s *State) endSync(c *classic) {
 	for _, m := range c.members {
 		m.unsynced = false
 	}
-	s.deadlines.clear(&c.syncPhase)
+	s.deadlines.Clear(&c.syncPhase)
 }
 
 // endSyncPhase removes the members that never asked for their assignment.

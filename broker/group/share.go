@@ -66,7 +66,7 @@ func (s *State) applyShare(c *share.Change) {
 	}
 	if e.share == nil {
 		s.release(e)
-		e.classic, e.share, e.sessions = nil, share.New(e.id), make(map[string]*deadline)
+		e.classic, e.share, e.sessions = nil, share.New(e.id), make(map[string]*groupDeadline)
 	}
 	e.share.Apply(c)
 }
@@ -104,21 +104,21 @@ func (s *State) onShare(e *entry, now time.Time, out *Output, do func(*share.Env
 func (s *State) keepShareSession(e *entry, member string, until time.Time) {
 	d := e.sessions[member]
 	if d == nil {
-		d = &deadline{kind: shareSessionEnds, share: e, member: member}
+		d = &groupDeadline{Of: ending{kind: shareSessionEnds, share: e, member: member}}
 		e.sessions[member] = d
 	}
-	s.deadlines.set(d, until)
+	s.deadlines.Set(d, until)
 }
 
 func (s *State) endsShareSession(e *entry, member string) {
 	if d := e.sessions[member]; d != nil {
-		s.deadlines.clear(d)
+		s.deadlines.Clear(d)
 		delete(e.sessions, member)
 	}
 }
 
 // endShareSession takes out a member that was silent for too long.
-func (s *State) endShareSession(d *deadline, now time.Time, out *Output) {
+func (s *State) endShareSession(d *ending, now time.Time, out *Output) {
 	s.onShare(d.share, now, out, func(env *share.Env) { d.share.share.Remove(env, d.member) })
 	out.Events = append(out.Events, Event{
 		Group: d.share.id, Generation: d.share.share.View().Epoch(), Members: d.share.share.Size(),
@@ -152,7 +152,7 @@ func (s *State) ShareHeartbeat(now time.Time, h *share.Heartbeat, out *Output) (
 }
 
 func (s *State) addShare(id string) *entry {
-	e := &entry{id: id, share: share.New(id), sessions: make(map[string]*deadline)}
+	e := &entry{id: id, share: share.New(id), sessions: make(map[string]*groupDeadline)}
 	s.groups[id] = e
 	return e
 }
@@ -294,7 +294,7 @@ func (s *State) checkShare(e *entry) error {
 		return nil
 	}
 	for _, id := range e.share.Members() {
-		if d := e.sessions[id]; d == nil || !d.isSet() {
+		if d := e.sessions[id]; d == nil || !d.IsSet() {
 			return fmt.Errorf("member %q may be silent for ever", id)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lacunamq/lacuna/broker/deadline"
 	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -27,7 +28,7 @@ type State struct {
 	cluster   share.Cluster
 	groups    map[string]*entry
 	pending   pendingOffsets
-	deadlines deadlines
+	deadlines deadline.Queue[ending]
 	live      bool // loaded: sessions count
 }
 
@@ -36,7 +37,7 @@ type entry struct {
 	id       string
 	classic  *classic
 	share    *share.Group
-	sessions map[string]*deadline // of the members of share, by id
+	sessions map[string]*groupDeadline // of the members of share, by id
 	offsets  map[TopicPartition]Committed
 	// pending are offsets of transactions that have not ended, by when they were written.
 	pending map[TopicPartition][]*pendingOffset
@@ -58,7 +59,7 @@ func (s *State) Loaded(now time.Time, out *Output) {
 		}
 		c := e.classic
 		for _, m := range c.members {
-			s.deadlines.set(&m.session, now.Add(m.sessionTimeout))
+			s.deadlines.Set(&m.session, now.Add(m.sessionTimeout))
 		}
 		if len(c.members) > s.config.MaxSize {
 			s.rebalance(c, now, fmt.Sprintf("%d members are more than the %d allowed", len(c.members), s.config.MaxSize), out)
@@ -67,26 +68,26 @@ func (s *State) Loaded(now time.Time, out *Output) {
 }
 
 // NextDeadline is a moment by which Tick should be called, if there is any.
-func (s *State) NextDeadline() (time.Time, bool) { return s.deadlines.next() }
+func (s *State) NextDeadline() (time.Time, bool) { return s.deadlines.Next() }
 
 // Tick ends what is due: sessions, and the phases of rebalances.
 func (s *State) Tick(now time.Time, out *Output) {
 	for {
-		d := s.deadlines.due(now)
+		d := s.deadlines.Due(now)
 		if d == nil {
 			return
 		}
-		switch c := d.group; d.kind {
+		switch c := d.Of.group; d.Of.kind {
 		case sessionEnds:
-			s.endSession(c, c.byID[d.member], now, out)
+			s.endSession(c, c.byID[d.Of.member], now, out)
 		case pendingEnds:
-			s.endPending(c, d.member, now, out)
+			s.endPending(c, d.Of.member, now, out)
 		case joinEnds:
 			s.endJoinPhase(c, now, out)
 		case syncEnds:
 			s.endSyncPhase(c, now, out)
 		case shareSessionEnds:
-			s.endShareSession(d, now, out)
+			s.endShareSession(&d.Of, now, out)
 		}
 	}
 }
@@ -188,20 +189,20 @@ func (s *State) forget(e *entry) {
 // release ends all deadlines of a group.
 func (s *State) release(e *entry) {
 	for _, d := range e.sessions {
-		s.deadlines.clear(d)
+		s.deadlines.Clear(d)
 	}
 	c := e.classic
 	if c == nil {
 		return
 	}
 	for _, m := range c.members {
-		s.deadlines.clear(&m.session)
+		s.deadlines.Clear(&m.session)
 	}
 	for _, p := range c.pending {
-		s.deadlines.clear(p)
+		s.deadlines.Clear(p)
 	}
-	s.deadlines.clear(&c.joinPhase)
-	s.deadlines.clear(&c.syncPhase)
+	s.deadlines.Clear(&c.joinPhase)
+	s.deadlines.Clear(&c.syncPhase)
 }
 
 // classicGroup finds a group that members may talk to.

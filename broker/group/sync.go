@@ -58,7 +58,7 @@ func (s *State) synced(c *classic, m *member) {
 			return
 		}
 	}
-	s.deadlines.clear(&c.syncPhase)
+	s.deadlines.Clear(&c.syncPhase)
 }
 
 // assign logs what the leader gave to whom, and answers those who wait for it. A member

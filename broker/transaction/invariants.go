@@ -15,26 +15,21 @@ func (s *State) CheckInvariants() error {
 		if err := s.checkEntry(e); err != nil {
 			return fmt.Errorf("transactional id %q in %s: %w", id, e.status, err)
 		}
-		if e.place != 0 {
+		if e.deadline.IsSet() {
 			queued++
 		}
 	}
-	if queued != len(s.queue) {
-		return fmt.Errorf("%d ids are due some time, %d are queued", queued, len(s.queue))
+	if queued != s.deadlines.Len() {
+		return fmt.Errorf("%d ids are due some time, %d are queued", queued, s.deadlines.Len())
 	}
-	for i, e := range s.queue {
-		if e.place != i+1 || i > 0 && s.queue.Less(i, (i-1)/2) {
-			return fmt.Errorf("transactional id %q is at place %d of the queue, and says %d", e.id, i+1, e.place)
-		}
-	}
-	return nil
+	return s.deadlines.CheckInvariants()
 }
 
 func (s *State) checkEntry(e *entry) error {
 	at, waits := s.due(&e.value)
 	switch {
-	case waits != (e.place != 0) || waits && at != e.dueMs:
-		return fmt.Errorf("due at %d (%v), queued for %d at place %d", at, waits, e.dueMs, e.place)
+	case waits != e.deadline.IsSet() || waits && at != e.deadline.At():
+		return fmt.Errorf("due at %v (%v), queued for %v (%v)", at, waits, e.deadline.At(), e.deadline.IsSet())
 	case e.producer.ID < 0 || e.producer.Epoch < 0:
 		return fmt.Errorf("producer id %d, epoch %d", e.producer.ID, e.producer.Epoch)
 	case e.nextID != noID && !e.status.ending():

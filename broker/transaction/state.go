@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/lacunamq/lacuna/broker/deadline"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
@@ -63,9 +64,9 @@ type Output struct {
 // State is the transactional ids of one partition of __transaction_state. It is not safe
 // for concurrent use.
 type State struct {
-	config Config
-	ids    map[string]*entry
-	queue  deadlineQueue
+	config    Config
+	ids       map[string]*entry
+	deadlines deadline.Queue[*entry] // see due
 }
 
 // entry is one transactional id.
@@ -73,8 +74,7 @@ type entry struct {
 	id string
 	value
 	expected []TopicPartition // see State.Expect
-	dueMs    int64            // see State.due
-	place    int              // index in the queue plus one; zero: not queued
+	deadline deadline.Deadline[*entry]
 }
 
 // value is what the log says of a transactional id.
@@ -122,10 +122,9 @@ func NewState(config Config) *State {
 // SetConfig changes the settings from now on.
 func (s *State) SetConfig(config Config) {
 	s.config = config
-	for _, e := range s.queue {
-		e.dueMs, _ = s.due(&e.value)
+	for _, e := range s.ids {
+		s.schedule(e)
 	}
-	s.queue.order()
 }
 
 // Len is the number of transactional ids.
@@ -152,20 +151,26 @@ func (s *State) set(id string, v *value) {
 	e := s.ids[id]
 	if v == nil {
 		if e != nil {
-			s.queue.remove(e)
+			s.deadlines.Clear(&e.deadline)
 			delete(s.ids, id)
 		}
 		return
 	}
 	if e == nil {
 		e = &entry{id: id}
+		e.deadline.Of = e
 		s.ids[id] = e
 	}
 	e.value = *v
-	if at, ok := s.due(v); ok {
-		s.queue.set(e, at)
+	s.schedule(e)
+}
+
+// schedule sets the deadline of a transactional id.
+func (s *State) schedule(e *entry) {
+	if at, ok := s.due(&e.value); ok {
+		s.deadlines.Set(&e.deadline, at)
 	} else {
-		s.queue.remove(e)
+		s.deadlines.Clear(&e.deadline)
 	}
 }
 

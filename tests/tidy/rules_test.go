@@ -71,7 +71,8 @@ func TestNothingIsLeftUnfinished(t *testing.T) {
 
 // purePackages decide; they do not do. What they import and call is held by the linter's
 // configuration, the rest of what makes them plain values here.
-var purePackages = []string{"protocol", "keyfilter", "individualcommit", "cooperative", "broker/group", "broker/metadata", "broker/share"}
+var purePackages = []string{"protocol", "keyfilter", "individualcommit", "cooperative", "broker/group", "broker/metadata", "broker/share",
+	"broker/transaction", "broker/deadline"}
 
 // TestPurePackagesHaveNoConcurrency forbids goroutines, channels and select there.
 func TestPurePackagesHaveNoConcurrency(t *testing.T) {
