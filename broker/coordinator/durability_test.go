@@ -102,7 +102,7 @@ func TestCommitsThatComeTogetherAreWrittenTogether(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, errs)
 		}
-		log := r.logs[PartitionFor("g", rigPartitions)]
+		log := r.Logs[PartitionFor("g", rigPartitions)]
 		require.EqualValues(t, n, log.Bounds().End)
 		require.LessOrEqual(t, batches(t, r, "g"), 2)
 	})
@@ -110,7 +110,7 @@ func TestCommitsThatComeTogetherAreWrittenTogether(t *testing.T) {
 
 // batches counts the batches in the log of a group's partition.
 func batches(t *testing.T, r *rig, id string) int {
-	log := r.logs[PartitionFor(id, rigPartitions)]
+	log := r.Logs[PartitionFor(id, rigPartitions)]
 	n := 0
 	for next := int64(0); next < log.Bounds().HighWatermark; n++ {
 		read, err := log.Read(nil, next, oneBatch)
@@ -159,7 +159,7 @@ func TestRefusedAppend(t *testing.T) {
 		r := newRig(t, nil)
 		defer r.stop()
 		require.NoError(t, r.commit("g", 1))
-		full := &fullLog{Log: r.logs[PartitionFor("g", rigPartitions)]}
+		full := &fullLog{Log: r.Logs[PartitionFor("g", rigPartitions)]}
 		inner := r.c.opts.Open
 		r.c.opts.Open = func(p int32) (journal.Partition, error) {
 			part, err := inner(p)

@@ -75,7 +75,7 @@ func TestViews(t *testing.T) {
 	require.NoError(t, r.c.Checkpoint(ctx))
 	require.NoError(t, r.c.Checkpoint(ctx), "nothing to do")
 	require.NoError(t, r.commit("g", 100))
-	part, err := r.open(PartitionFor("g", rigPartitions))
+	part, err := r.Open(PartitionFor("g", rigPartitions))
 	require.NoError(t, err)
 	at, ok, err := part.View.Applied(part.Source)
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestViews(t *testing.T) {
 	require.EqualValues(t, 20, at)
 
 	r.restart() // a clean stop writes the rest
-	part, err = r.open(PartitionFor("g", rigPartitions))
+	part, err = r.Open(PartitionFor("g", rigPartitions))
 	require.NoError(t, err)
 	at, _, err = part.View.Applied(part.Source)
 	require.NoError(t, err)
@@ -91,8 +91,8 @@ func TestViews(t *testing.T) {
 	r.requireCommitted("g", 100)
 
 	// Of a log made anew the view knows nothing.
-	r.topic++
-	require.NoError(t, r.mem.RemoveAll(r.dir(PartitionFor("g", rigPartitions))))
+	r.Age++
+	require.NoError(t, r.Disk.RemoveAll(r.Dir(PartitionFor("g", rigPartitions))))
 	r.stopKeepingNothing()
 	r.start()
 	r.requireCommitted("g", -1)
@@ -104,13 +104,11 @@ func TestViews(t *testing.T) {
 // stopKeepingNothing is a stop whose logs are removed.
 func (r *rig) stopKeepingNothing() {
 	require.NoError(r.t, r.c.Close(context.Background()))
-	for _, l := range r.logs {
-		_ = l.Close()
-	}
+	_ = r.CloseLogs()
 	for p := range int32(rigPartitions) {
-		require.NoError(r.t, r.mem.RemoveAll(r.dir(p)))
+		require.NoError(r.t, r.Disk.RemoveAll(r.Dir(p)))
 	}
-	require.NoError(r.t, r.db.Close())
+	require.NoError(r.t, r.DB.Close())
 }
 
 // TestViewKeepsForeignRecords holds that records of other kinds of groups pass through
@@ -122,7 +120,7 @@ func TestViewKeepsForeignRecords(t *testing.T) {
 	foreign := journal.Record{Key: []byte("\x00\x03\x00\x01g"), Value: []byte("of a later version")}
 	broken := journal.Record{Key: []byte("\x00\x01\x00\xffg"), Value: []byte("?")}
 	r.restart()
-	part, err := r.open(p)
+	part, err := r.Open(p)
 	require.NoError(t, err)
 	receipt, err := journal.Open(part.Log, "another").Append([]journal.Record{foreign, broken})
 	require.NoError(t, err)
@@ -131,7 +129,7 @@ func TestViewKeepsForeignRecords(t *testing.T) {
 	require.NoError(t, r.commit("g", 2))
 	r.restart()
 	r.requireCommitted("g", 2)
-	part, err = r.open(p)
+	part, err = r.Open(p)
 	require.NoError(t, err)
 	var found bool
 	require.NoError(t, part.View.Scan(foreign.Key, func(key, value []byte) error {
@@ -152,11 +150,11 @@ func TestIdleShardsCostNothing(t *testing.T) {
 	require.False(t, found)
 	r.requireCommitted("nobody", -1)
 	require.ErrorIs(t, r.c.Delete(ctx, "nobody", nil), kerr.GroupIDNotFound)
-	require.Empty(t, r.opened, "reading opens nothing that was never written")
+	require.Empty(t, r.Opened, "reading opens nothing that was never written")
 	require.NoError(t, r.commit("g", 1))
-	require.Equal(t, map[int32]int{PartitionFor("g", rigPartitions): 1}, r.opened)
+	require.Equal(t, map[int32]int{PartitionFor("g", rigPartitions): 1}, r.Opened)
 	require.NoError(t, r.c.Checkpoint(ctx))
-	require.Equal(t, map[int32]int{PartitionFor("g", rigPartitions): 1}, r.opened)
+	require.Equal(t, map[int32]int{PartitionFor("g", rigPartitions): 1}, r.Opened)
 	for _, s := range r.c.shards {
 		s.mu.Lock()
 		require.Nil(t, s.mu.timer)
@@ -285,7 +283,7 @@ func TestDamagedBatch(t *testing.T) {
 	opts := r.c.opts
 	opts.Open = func(p int32) (journal.Partition, error) {
 		part, err := inner(p)
-		part.View, part.Log = r.db.View("another"), damagedLog{part.Log, 1}
+		part.View, part.Log = r.DB.View("another"), damagedLog{part.Log, 1}
 		return part, err
 	}
 	require.NoError(t, r.c.Close(context.Background()))

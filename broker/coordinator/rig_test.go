@@ -2,17 +2,13 @@ package coordinator
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/lacunamq/lacuna/broker/group"
-	"github.com/lacunamq/lacuna/broker/journal"
-	"github.com/lacunamq/lacuna/commitlog"
-	"github.com/lacunamq/lacuna/statestore"
+	"github.com/lacunamq/lacuna/broker/journal/journaltest"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -22,26 +18,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is a coordinator over logs and a store in memory, whose fsyncs the test may hold up
 // or fail.
 type rig struct {
+	*journaltest.Topic
 	t     testing.TB
-	mem   *vfs.MemFS
 	syncs *syncGate
-	db    *statestore.DB
-	// opened counts how often a partition was opened.
-	opened map[int32]int
-	logs   map[int32]*commitlog.Log
-	mu     sync.Mutex // of the maps
-	c      *Coordinator
-	opts   Options
-	topic  int // of __consumer_offsets; the source of a view carries it
+	c     *Coordinator
+	opts  Options
 }
 
 const rigPartitions = 4
 
 func newRig(t testing.TB, change func(*Options)) *rig {
-	r := &rig{t: t, mem: vfs.NewMem(), syncs: &syncGate{}}
+	r := &rig{Topic: journaltest.New("offsets"), t: t, syncs: &syncGate{}}
+	r.LogFS = errorfs.Wrap(r.Disk, r.syncs)
 	config := group.DefaultConfig()
 	config.InitialRebalanceDelay = 0
-	r.opts = Options{Partitions: rigPartitions, Open: r.open, Written: r.written, Config: config}
+	r.opts = Options{Partitions: rigPartitions, Open: r.Open, Written: r.Written, Config: config}
 	if change != nil {
 		change(&r.opts)
 	}
@@ -51,10 +42,7 @@ func newRig(t testing.TB, change func(*Options)) *rig {
 }
 
 func (r *rig) start() {
-	r.opened, r.logs = make(map[int32]int), make(map[int32]*commitlog.Log)
-	var err error
-	r.db, err = statestore.Open(r.mem, "state", statestore.Options{})
-	require.NoError(r.t, err)
+	require.NoError(r.t, r.Start())
 	r.c = Open(r.opts)
 }
 
@@ -66,44 +54,14 @@ func (r *rig) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	_ = r.c.Close(ctx)
-	for _, l := range r.logs {
-		_ = l.Close()
-	}
-	require.NoError(r.t, r.db.Close())
+	_ = r.CloseLogs()
+	require.NoError(r.t, r.DB.Close())
 	r.c = nil
 }
 
 func (r *rig) restart() {
 	r.stop()
 	r.start()
-}
-
-func (r *rig) dir(partition int32) string { return fmt.Sprintf("offsets-%d", partition) }
-
-func (r *rig) written(partition int32) bool {
-	_, err := r.mem.Stat(r.dir(partition))
-	return err == nil
-}
-
-func (r *rig) open(partition int32) (journal.Partition, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.opened[partition]++
-	log := r.logs[partition]
-	if log == nil {
-		config := commitlog.DefaultConfig()
-		config.Delete, config.Compact = false, true
-		var err error
-		log, err = commitlog.Open(commitlog.Options{
-			FS: errorfs.Wrap(r.mem, r.syncs), Dir: r.dir(partition), Name: r.dir(partition), Fsync: true, Config: config,
-		})
-		if err != nil {
-			return journal.Partition{}, err
-		}
-		r.logs[partition] = log
-	}
-	name := r.dir(partition)
-	return journal.Partition{Log: log, View: r.db.View(name), Source: fmt.Sprintf("%s/%d", name, r.topic)}, nil
 }
 
 // syncGate decides about fsyncs of log segments.

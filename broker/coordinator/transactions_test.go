@@ -42,7 +42,7 @@ func (r *rig) requirePending(id string, offset int64) {
 
 // restartWithoutViews replays the logs, and starts once more with the views made of that.
 func (r *rig) restartWithoutViews() {
-	r.topic++
+	r.Age++
 	r.restart()
 	require.NoError(r.t, r.c.Load(context.Background()))
 	r.restart()
@@ -116,7 +116,7 @@ func TestTransactionsThatTheLogRefuses(t *testing.T) {
 	for _, wait := range all {
 		require.NoError(t, wait())
 	}
-	require.Equal(t, map[int32]int{PartitionFor("g", rigPartitions): 1}, r.opened, "nothing was loaded anew")
+	require.Equal(t, map[int32]int{PartitionFor("g", rigPartitions): 1}, r.Opened, "nothing was loaded anew")
 	r.requirePending("g", 49)
 	r.restartWithoutViews() // the log has all in the order of the requests
 	r.requirePending("g", 49)
@@ -228,7 +228,7 @@ func TestEndWithoutOffsets(t *testing.T) {
 	r := newRig(t, nil)
 	producer := group.Producer{ID: 1}
 	require.NoError(t, r.end(producer, "g", true))
-	require.Empty(t, r.opened)
+	require.Empty(t, r.Opened)
 	require.NoError(t, r.commit("g", 1))
 	require.NoError(t, r.end(producer, "g", true))
 	require.NoError(t, r.end(producer, "g", true))

@@ -63,7 +63,7 @@ func TestWhatIsWrittenToAgain(t *testing.T) {
 		require.NoError(t, err)
 		w.Done()
 	}
-	logged := func() int64 { return r.logs[1].Bounds().End }
+	logged := func() int64 { return r.Logs[1].Bounds().End }
 	ending := func(want ...transaction.TopicPartition) {
 		var err error
 		p, err = r.end("a", p, true)
@@ -101,7 +101,7 @@ func TestNobodyWaitsForTheLastRecord(t *testing.T) {
 		p, err := r.end("a", p, true)
 		require.NoError(t, err)
 		synctest.Wait()
-		bounds := func() commitlog.Bounds { return r.logs[1].Bounds() }
+		bounds := func() commitlog.Bounds { return r.Logs[1].Bounds() }
 		require.Less(t, bounds().HighWatermark, bounds().End)
 		r.write("a", p, tp0)
 		require.Equal(t, bounds().End, bounds().HighWatermark)

@@ -2,17 +2,14 @@ package txncoordinator
 
 import (
 	"context"
-	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/lacunamq/lacuna/broker/journal"
+	"github.com/lacunamq/lacuna/broker/journal/journaltest"
 	"github.com/lacunamq/lacuna/broker/transaction"
-	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/protocol"
-	"github.com/lacunamq/lacuna/statestore"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -22,40 +19,30 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is a coordinator over logs and a store in memory, with markers that the test sees,
 // holds up and fails.
 type rig struct {
+	*journaltest.Topic
 	t       testing.TB
-	mem     *vfs.MemFS
-	db      *statestore.DB
-	mu      sync.Mutex // of logs
-	logs    map[int32]*commitlog.Log
 	markers *markers
 	config  transaction.Config
 	c       *Coordinator
-	ids     int64
+	ids     atomic.Int64
 }
 
 const rigPartitions = 4
 
 func newRig(t testing.TB) *rig {
-	r := &rig{t: t, mem: vfs.NewMem(), markers: &markers{}, config: transaction.DefaultConfig()}
+	r := &rig{Topic: journaltest.New("transactions"), t: t, markers: &markers{}, config: transaction.DefaultConfig()}
 	r.start()
 	t.Cleanup(r.stop)
 	return r
 }
 
 func (r *rig) start() {
-	r.logs = make(map[int32]*commitlog.Log)
+	require.NoError(r.t, r.Start())
 	var err error
-	r.db, err = statestore.Open(r.mem, "state", statestore.Options{})
-	require.NoError(r.t, err)
 	r.c, err = Open(context.Background(), Options{
-		Partitions: rigPartitions, Open: r.open, Written: r.written, Markers: r.markers, Config: r.config,
-		PartitionFor: func(id string, n int32) int32 { return int32(len(id)) % n },
-		NewProducerID: func(context.Context) (int64, error) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.ids++
-			return r.ids, nil
-		},
+		Partitions: rigPartitions, Open: r.Open, Written: r.Written, Markers: r.markers, Config: r.config,
+		PartitionFor:  func(id string, n int32) int32 { return int32(len(id)) % n },
+		NewProducerID: func(context.Context) (int64, error) { return r.ids.Add(1), nil },
 	})
 	require.NoError(r.t, err)
 }
@@ -65,41 +52,14 @@ func (r *rig) stop() {
 		return
 	}
 	require.NoError(r.t, r.c.Close(context.Background()))
-	for _, l := range r.logs {
-		require.NoError(r.t, l.Close())
-	}
-	require.NoError(r.t, r.db.Close())
+	require.NoError(r.t, r.CloseLogs())
+	require.NoError(r.t, r.DB.Close())
 	r.c = nil
 }
 
 func (r *rig) restart() {
 	r.stop()
 	r.start()
-}
-
-func (r *rig) dir(partition int32) string { return fmt.Sprintf("transactions-%d", partition) }
-
-func (r *rig) written(partition int32) bool {
-	_, err := r.mem.Stat(r.dir(partition))
-	return err == nil
-}
-
-func (r *rig) open(partition int32) (journal.Partition, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	name := r.dir(partition)
-	log := r.logs[partition]
-	if log == nil {
-		config := commitlog.DefaultConfig()
-		config.Delete, config.Compact = false, true
-		var err error
-		log, err = commitlog.Open(commitlog.Options{FS: r.mem, Dir: name, Name: name, Fsync: true, Config: config})
-		if err != nil {
-			return journal.Partition{}, err
-		}
-		r.logs[partition] = log
-	}
-	return journal.Partition{Log: log, View: r.db.View(name), Source: name}, nil
 }
 
 // init gives an id its producer.
