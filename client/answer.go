@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/lacunamq/lacuna/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -10,6 +11,16 @@ import (
 
 // errUnanswered is what is wrong with an answer that leaves out a partition.
 var errUnanswered = errors.New("the broker did not answer for the partition")
+
+// answerError is what is wrong with an answer, in the broker's words where it says more than
+// the code; nil if nothing is.
+func answerError(code int16, message *string) error {
+	err := kerr.ErrorForCode(code)
+	if err == nil || message == nil || *message == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, *message)
+}
 
 // findPartition looks a partition up in the topics of an answer, which names them by name or
 // by id, as its version has it. open gives what a topic holds, number the number of a

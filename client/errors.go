@@ -129,7 +129,7 @@ func advice(err error) string {
 	case errors.Is(err, kerr.OffsetOutOfRange):
 		return " (an offset at or past the end of the log, or one that retention removed)"
 	case errors.Is(err, kerr.PolicyViolation):
-		return " (the topic has individual.commit.enable=false)"
+		return " (the topic has individual.commit.enable=false, or the broker's ledgers are at individual.commit.max.memory.bytes)"
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
 		return " (no such topic or partition; it may have been deleted)"
 	case errors.Is(err, kerr.GroupIDNotFound):

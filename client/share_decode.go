@@ -30,7 +30,7 @@ func (src *shareSource) decode(f *shareFetch, resp *kmsg.ShareFetchResponse) (go
 			if _, asked := got.acks[at]; asked {
 				got.acks[at] = kerr.ErrorForCode(p.AcknowledgeErrorCode)
 			}
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+			if err := answerError(p.ErrorCode, p.ErrorMessage); err != nil {
 				fail(err)
 				continue
 			}

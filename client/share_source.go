@@ -135,7 +135,7 @@ func (src *shareSource) fetch(ctx context.Context, f *shareFetch) {
 
 // checkFetched finds out whether the answer as a whole is one.
 func (w *Worker) checkFetched(resp *kmsg.ShareFetchResponse) error {
-	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+	if err := answerError(resp.ErrorCode, resp.ErrorMessage); err != nil {
 		return err
 	}
 	if w.filterTag == nil {

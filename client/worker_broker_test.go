@@ -258,3 +258,28 @@ func TestAWorkerNeedsAShareGroup(t *testing.T) {
 	_, err = client.OpenWorker(t.Context(), nil, client.SeedBrokers(s.addr()), client.Topics("t"), client.Group("plain"))
 	require.ErrorIs(t, err, client.ErrNotShareGroup)
 }
+
+// TestAWorkerSaysWhyItGetsNothing: the code alone would not tell what to do about it.
+func TestAWorkerSaysWhyItGetsNothing(t *testing.T) {
+	s := newServer(t)
+	s.stop()
+	s.config.Settings["individual.commit.max.memory.bytes"] = "1048576"
+	s.start()
+	s.shareFromEarliest()
+	s.produceKeyed(1)
+	told := make(chan error, 1)
+	hooks := client.Hooks(client.WorkerHooks{Failed: func(err error) {
+		select {
+		case told <- err:
+		default:
+		}
+	}})
+	w := s.work(func(context.Context, *client.ShareRecord) error { return nil }, hooks,
+		client.Concurrency(1<<16), client.MaxRecords(1<<16), client.FetchMaxBytes(1<<30), client.FetchMaxWait(time.Millisecond))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	require.ErrorContains(t, <-told, "individual.commit.max.memory.bytes")
+	stop()
+	<-done
+}
