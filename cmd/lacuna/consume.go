@@ -81,7 +81,7 @@ config): share.auto.offset.reset, latest by default, and share.delivery.mode.`,
 	f.BoolVar(&o.readCommitted, "read-committed", false, "leave out records of open and aborted transactions")
 	f.Int64VarP(&o.max, "max", "n", 0, "stop after that many records (0: do not)")
 	f.BoolVarP(&o.exit, "exit", "e", false, "stop at what is the end when it starts")
-	f.StringVarP(&o.format, "format", "f", "", `form of a record, such as '%t %p %o %k %v\n' (kgo's format language)`)
+	f.StringVarP(&o.format, "format", "f", "", `form of a record, such as '%t %p %o %k %v\n' in kgo's format language (pkg.go.dev/github.com/twmb/franz-go/pkg/kgo#NewRecordFormatter)`)
 	f.StringVarP(&o.keyDelimiter, "key-delimiter", "K", "", "write the key before the value, and this between them")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on a terminal")
 	return cmd

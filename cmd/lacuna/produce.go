@@ -12,6 +12,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -199,19 +200,22 @@ func (p *production) readLines(ctx context.Context, in io.Reader, o *produceOpti
 		if line[len(line)-1] == '\n' {
 			line = line[:len(line)-1]
 		}
-		p.cl.Produce(ctx, o.record(line, headers), func(_ *kgo.Record, err error) { p.done(n, err) })
+		p.cl.Produce(ctx, o.record(line, headers), func(r *kgo.Record, err error) { p.done(n, r, err) })
 	}
 	return nil
 }
 
 // done takes in the outcome for one line. The first failure stops the run: what comes
 // after it should not be written as if nothing had happened.
-func (p *production) done(line int64, err error) {
+func (p *production) done(line int64, r *kgo.Record, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
 		p.mu.acked++
 		return
+	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		err = topicError(r.Topic, err)
 	}
 	if p.mu.err == nil {
 		p.mu.err = fmt.Errorf("produce line %d: %w", line, err)
