@@ -118,7 +118,11 @@ func (c *cli) explainShare(cmd *cobra.Command, group, topic string, partition in
 		fmt.Fprint(c.out, "  ")
 	}
 	if e.Slot != nil {
-		fmt.Fprintf(c.out, "key slot %d; %s so far\n", *e.Slot, plural(int64(e.Deliveries), "delivery", "deliveries"))
+		fmt.Fprintf(c.out, "key slot %d", *e.Slot)
+		if e.State != "committed" && e.State != "open" { // else nobody has counted, or does any more
+			fmt.Fprintf(c.out, "; %s so far", plural(int64(e.Deliveries), "delivery", "deliveries"))
+		}
+		fmt.Fprintln(c.out)
 	}
 	return nil
 }
