@@ -1,6 +1,7 @@
 package individualcommit
 
 import (
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,8 +22,9 @@ type ID struct {
 	Partition int32
 }
 
+// String writes the topic's id as Kafka's tools do.
 func (id ID) String() string {
-	return fmt.Sprintf("group %q, topic id %x, partition %d", id.Group, id.Topic, id.Partition)
+	return fmt.Sprintf("group %q, topic id %s, partition %d", id.Group, base64.RawURLEncoding.EncodeToString(id.Topic[:]), id.Partition)
 }
 
 // KeyKind is what a record of the internal log is.

@@ -9,6 +9,11 @@ import (
 	"github.com/lacunamq/lacuna/cooperative"
 )
 
+// TestAnErrorNamesTheTopicAsToolsDo, by the text of its id.
+func TestAnErrorNamesTheTopicAsToolsDo(t *testing.T) {
+	require.Equal(t, `share group "g", topic id AQAAAAAAAAAAAAAAAAAAAA, partition 0`, key{"g", tp}.String())
+}
+
 // As in Kafka, of the acknowledgements of one partition in a request all count or none.
 func TestAcknowledgementsOfARequestCountTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

@@ -13,6 +13,7 @@ import (
 	"github.com/lacunamq/lacuna/broker/share"
 	"github.com/lacunamq/lacuna/commitlog"
 	"github.com/lacunamq/lacuna/cooperative"
+	"github.com/lacunamq/lacuna/individualcommit"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 )
@@ -92,7 +93,7 @@ type key struct {
 }
 
 func (k key) String() string {
-	return fmt.Sprintf("share group %q, topic id %x, partition %d", k.group, k.Topic, k.Partition)
+	return "share " + individualcommit.ID{Group: k.group, Topic: k.Topic, Partition: k.Partition}.String()
 }
 
 // Open makes a Dealer. Close ends it.
