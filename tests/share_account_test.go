@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -26,7 +25,7 @@ type shareAccount struct {
 		life    int // of the broker; what comes from an earlier one counts for nothing
 		records map[shareOffset]*shareRecord
 		keys    map[shareKey][]*shareRecord // by offset
-		faults  []string
+		faults  []shareFault
 		seen    int // deliveries
 		late    int // that were seen too late to say who has what
 		// due is closed when so many more records have ended, or were rejected where they get
@@ -90,26 +89,6 @@ func newShareAccount(plan sharePlan, limit int, lock time.Duration) *shareAccoun
 	a.mu.keys = make(map[shareKey][]*shareRecord)
 	a.mu.departing = make(map[*shareWorker]struct{})
 	return a
-}
-
-// fault notes what is wrong. Once a delivery was seen late it is not known who has which
-// records of its key.
-func (a *shareAccount) fault(format string, args ...any) {
-	if a.ordered && a.mu.late > 0 {
-		return
-	}
-	a.flaw(format, args...)
-}
-
-// flaw notes what is wrong whoever has which records.
-func (a *shareAccount) flaw(format string, args ...any) {
-	a.mu.faults = append(a.mu.faults, fmt.Sprintf(format, args...))
-}
-
-func (a *shareAccount) faults() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.mu.faults)
 }
 
 // life is which life of the broker this is.
@@ -234,12 +213,10 @@ func (a *shareAccount) delivered(w *shareWorker, sent, since time.Time, dealt []
 		d := &dealt[i]
 		r := a.record(shareOffset{d.Partition, d.Offset}, string(d.Key), string(d.Value))
 		a.mu.seen++
-		if late { // others may have had it since
-			r.high, r.loose = max(r.high, int(d.Count)), true
+		if late {
 			a.mu.late++
-			continue
 		}
-		if a.lostMeanwhile(w, r, sent) {
+		if late || a.lostMeanwhile(w, r, sent) {
 			a.leaveOpen(w, r, int(d.Count), now)
 			continue
 		}
@@ -274,7 +251,7 @@ func (a *shareAccount) lostMeanwhile(w *shareWorker, r *shareRecord, sent time.T
 // leaveOpen takes in a delivery of a record that its worker may have lost before it saw it. It
 // has been lost if another has the record for sure; else either of them may have it.
 func (a *shareAccount) leaveOpen(w *shareWorker, r *shareRecord, count int, now time.Time) {
-	if a.surelyHeld(r, now) {
+	if r.holder != w && a.surelyHeld(r, now) {
 		return
 	}
 	r.high, r.loose = max(r.high, count), true
@@ -328,7 +305,7 @@ func (a *shareAccount) check(w *shareWorker, r *shareRecord, count int, sent, no
 		r.high = max(r.high, r.count)
 	}
 	if high := a.highest(r, now); !r.loose && (count < r.low+1 || count > high+1) || count > a.limit {
-		a.fault("%v: delivery %d to %s, expected %d to %d", r.shareOffset, count, w.m.ID, r.low+1, min(high+1, a.limit))
+		a.miscount("%v: delivery %d to %s, expected %d to %d", r.shareOffset, count, w.m.ID, r.low+1, min(high+1, a.limit))
 	}
 	if r.key != "" && a.surelyOrdered(sent) {
 		a.checkOrder(w, r, now)

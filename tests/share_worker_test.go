@@ -213,7 +213,7 @@ func (w *shareWorker) linger(sent time.Time) {
 	if !w.c.plan.slow || w.c.calm.Load() || w.rng.IntN(8) > 0 {
 		return
 	}
-	if most := int64(shareLock*9/10 - time.Since(sent)); most > 0 {
+	if most := int64(shareLock/2 - time.Since(sent)); most > 0 {
 		<-time.After(time.Duration(w.rng.Int64N(most)))
 	}
 }
