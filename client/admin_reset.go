@@ -2,11 +2,14 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
 
 	"github.com/lacunamq/lacuna/protocol"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Reset is what [Admin.Reset] did to one partition.
@@ -30,8 +33,8 @@ func (r Reset) String() string {
 
 // Reset moves a group to a position in every partition of the named topics, or in the
 // given partitions of them: below it all is committed, from it on nothing is, so that
-// gaps on either side are forgotten. The group must have no members. Offsets outside of a
-// log are moved to its nearer end.
+// gaps on either side are forgotten. The group must have no members; it may be a share group.
+// Offsets outside of a log are moved to its nearer end.
 func (a *Admin) Reset(ctx context.Context, group string, to Position, tps ...TopicPartition) ([]Reset, error) {
 	if err := a.ready(ctx); err != nil {
 		return nil, err
@@ -89,17 +92,66 @@ func (a *Admin) reset(ctx context.Context, group string, before []ledgerPage, ta
 		done = append(done, r)
 	}
 	if len(changes) > 0 {
-		answers, err := commitOffsets(ctx, a.cl, group, nil, changes)
+		failed, err := a.move(ctx, group, changes)
 		if err != nil {
 			return nil, err
 		}
-		for _, answer := range answers {
-			r := &done[slices.IndexFunc(done, func(r Reset) bool { return r.TopicPartition == answer.tp })]
-			if answer.err != nil {
-				r.Err = &PartitionError{Topic: answer.tp.Topic, Partition: answer.tp.Partition, Group: group, Doing: "reset", Err: answer.err}
-			}
+		for tp, err := range failed {
+			r := &done[slices.IndexFunc(done, func(r Reset) bool { return r.TopicPartition == tp })]
+			r.Err = &PartitionError{Topic: tp.Topic, Partition: tp.Partition, Group: group, Doing: "reset", Err: err}
 		}
 	}
 	sort.Slice(done, func(i, j int) bool { return compareTopicPartitions(done[i].TopicPartition, done[j].TopicPartition) < 0 })
 	return done, nil
+}
+
+// move sends the changes of a reset, and gives what failed.
+func (a *Admin) move(ctx context.Context, group string, changes []change) (failed map[TopicPartition]error, err error) {
+	answers, err := commitOffsets(ctx, a.cl, group, nil, changes)
+	failed = make(map[TopicPartition]error)
+	for _, answer := range answers {
+		if errors.Is(answer.err, kerr.GroupIDNotFound) { // of another type, since any other would have been made
+			return a.moveShare(ctx, group, changes)
+		}
+		if answer.err != nil {
+			failed[answer.tp] = answer.err
+		}
+	}
+	return failed, err
+}
+
+// moveShare is move for a share group: nobody but its members commits its offsets, but an
+// operator may say where it goes on (AlterShareGroupOffsets).
+func (a *Admin) moveShare(ctx context.Context, group string, changes []change) (failed map[TopicPartition]error, err error) {
+	req := kmsg.NewPtrAlterShareGroupOffsetsRequest()
+	req.GroupID = group
+	for _, c := range changes {
+		i := slices.IndexFunc(req.Topics, func(t kmsg.AlterShareGroupOffsetsRequestTopic) bool { return t.Topic == c.tp.Topic })
+		if i < 0 {
+			i = len(req.Topics)
+			req.Topics = append(req.Topics, kmsg.AlterShareGroupOffsetsRequestTopic{Topic: c.tp.Topic})
+		}
+		t := &req.Topics[i]
+		t.Partitions = append(t.Partitions, kmsg.AlterShareGroupOffsetsRequestTopicPartition{Partition: c.tp.Partition, StartOffset: c.offset})
+	}
+	resp, err := req.RequestWith(ctx, a.cl)
+	if err == nil {
+		err = answerError(resp.ErrorCode, resp.ErrorMessage)
+	}
+	if err != nil {
+		return nil, &GroupError{Group: group, Doing: "reset", Err: err}
+	}
+	failed = make(map[TopicPartition]error)
+	for _, c := range changes {
+		failed[c.tp] = errUnanswered
+	}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			tp := TopicPartition{t.Topic, p.Partition}
+			if failed[tp] = answerError(p.ErrorCode, p.ErrorMessage); failed[tp] == nil {
+				delete(failed, tp)
+			}
+		}
+	}
+	return failed, nil
 }

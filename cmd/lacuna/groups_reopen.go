@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/dustin/go-humanize"
 	"github.com/lacunamq/lacuna/client"
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 func groupsReopenCommand(c *cli) *cobra.Command {
@@ -17,7 +19,11 @@ to a reader that runs within its refresh interval, to one that starts at once.`,
 func groupsCommitCommand(c *cli) *cobra.Command {
 	return changeCommand(c, "commit", "committed", "Commit offsets of one partition", `Commit offsets for a group that has no members, so that their records are not delivered
 again.`, func(ctx context.Context, a *client.Admin, group, topic string, partition int32, runs ...client.Run) (client.State, error) {
-		return a.Commit(ctx, group, topic, partition, runs...)
+		state, err := a.Commit(ctx, group, topic, partition, runs...)
+		if errors.Is(err, kerr.GroupIDNotFound) {
+			err = fmt.Errorf("%w\nthe offsets of a share group are committed by its members; `lacuna groups reset` moves it, `lacuna groups list` shows the types of groups", err)
+		}
+		return state, err
 	})
 }
 
