@@ -144,8 +144,9 @@ func (c *cli) produce(ctx context.Context, o produceOptions) error {
 	select {
 	case err = <-read:
 	case <-ctx.Done():
-		err = context.Cause(ctx)
-		if p.firstError() == nil {
+	}
+	if err == nil && ctx.Err() != nil {
+		if err = p.firstError(); err == nil {
 			err = errors.New("interrupted")
 		}
 	}
@@ -156,10 +157,12 @@ func (c *cli) produce(ctx context.Context, o produceOptions) error {
 	}
 	flushErr := cl.Flush(flushing)
 	p.bar.finish()
-	if first := p.firstError(); first != nil {
-		err, flushErr = first, nil // the others follow from it
+	if err == nil { // else that is why the others failed
+		if err = p.firstError(); err == nil {
+			err = flushErr
+		}
 	}
-	if err := c.reach(errors.Join(err, flushErr)); err != nil {
+	if err := c.reach(err); err != nil {
 		return fmt.Errorf("%s acknowledged before it failed: %w", plural(p.acknowledged(), "record", "records"), err)
 	}
 	if c.errTerminal && !o.quiet {
