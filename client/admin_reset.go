@@ -36,6 +36,19 @@ func (r Reset) String() string {
 // gaps on either side are forgotten. The group must have no members; it may be a share group.
 // Offsets outside of a log are moved to its nearer end.
 func (a *Admin) Reset(ctx context.Context, group string, to Position, tps ...TopicPartition) ([]Reset, error) {
+	return a.resetBy(ctx, a.move, group, to, tps)
+}
+
+// ResetShare is Reset for a share group, which is made if there is none: Reset would make a
+// group of consumers.
+func (a *Admin) ResetShare(ctx context.Context, group string, to Position, tps ...TopicPartition) ([]Reset, error) {
+	return a.resetBy(ctx, a.moveShare, group, to, tps)
+}
+
+// mover sends the changes of a reset, and gives what failed.
+type mover func(ctx context.Context, group string, changes []change) (failed map[TopicPartition]error, err error)
+
+func (a *Admin) resetBy(ctx context.Context, move mover, group string, to Position, tps []TopicPartition) ([]Reset, error) {
 	if err := a.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -65,12 +78,12 @@ func (a *Admin) Reset(ctx context.Context, group string, to Position, tps ...Top
 	for i := range before {
 		before[i].id = topics[before[i].tp.Topic].id
 	}
-	return a.reset(ctx, group, before, targets)
+	return reset(ctx, move, group, before, targets)
 }
 
 // reset sends one commit for all partitions. What is committed above a target is reopened
 // in the same step: a cumulative commit alone keeps it, unless it goes back.
-func (a *Admin) reset(ctx context.Context, group string, before []ledgerPage, targets map[TopicPartition]int64) ([]Reset, error) {
+func reset(ctx context.Context, move mover, group string, before []ledgerPage, targets map[TopicPartition]int64) ([]Reset, error) {
 	var done []Reset
 	var changes []change
 	for i := range before {
@@ -92,7 +105,7 @@ func (a *Admin) reset(ctx context.Context, group string, before []ledgerPage, ta
 		done = append(done, r)
 	}
 	if len(changes) > 0 {
-		failed, err := a.move(ctx, group, changes)
+		failed, err := move(ctx, group, changes)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +118,7 @@ func (a *Admin) reset(ctx context.Context, group string, before []ledgerPage, ta
 	return done, nil
 }
 
-// move sends the changes of a reset, and gives what failed.
+// move is the mover of a group of any type.
 func (a *Admin) move(ctx context.Context, group string, changes []change) (failed map[TopicPartition]error, err error) {
 	answers, err := commitOffsets(ctx, a.cl, group, nil, changes)
 	failed = make(map[TopicPartition]error)
@@ -120,7 +133,7 @@ func (a *Admin) move(ctx context.Context, group string, changes []change) (faile
 	return failed, err
 }
 
-// moveShare is move for a share group: nobody but its members commits its offsets, but an
+// moveShare is the mover of share groups: nobody but its members commits its offsets, but an
 // operator may say where it goes on (AlterShareGroupOffsets).
 func (a *Admin) moveShare(ctx context.Context, group string, changes []change) (failed map[TopicPartition]error, err error) {
 	req := kmsg.NewPtrAlterShareGroupOffsetsRequest()

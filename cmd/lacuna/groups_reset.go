@@ -14,15 +14,18 @@ func groupsResetCommand(c *cli) *cobra.Command {
 		flags ledgerFlags
 		to    string
 		yes   bool
+		share bool
 	)
 	cmd := &cobra.Command{
 		Use:   "reset GROUP",
 		Short: "Move a group that has no members; its gaps are forgotten",
 		Long: `Move a group to a position: below it all counts as committed, from it on nothing does, and
-gaps on either side are forgotten. The group must have no members.`,
+gaps on either side are forgotten. The group must have no members. One that does not exist
+is made: with --share a share group.`,
 		Example: `  lacuna groups reset billing --to earliest
   lacuna groups reset billing -t orders --to 2026-01-31T12:00:00Z
-  lacuna groups reset billing -t orders -p 0 --to 1000 --yes`,
+  lacuna groups reset billing -t orders -p 0 --to 1000 --yes
+  lacuna groups reset mail -t orders --to -1h --share`,
 		Args: exactlyOne("group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to == "" {
@@ -49,7 +52,11 @@ gaps on either side are forgotten. The group must have no members.`,
 			if err := c.confirm(yes, question); err != nil {
 				return err
 			}
-			done, err := a.Reset(cmd.Context(), args[0], position, tps...)
+			move := a.Reset
+			if share {
+				move = a.ResetShare
+			}
+			done, err := move(cmd.Context(), args[0], position, tps...)
 			if err != nil {
 				return c.reach(err)
 			}
@@ -58,6 +65,7 @@ gaps on either side are forgotten. The group must have no members.`,
 	}
 	flags.add(cmd)
 	cmd.Flags().StringVar(&to, "to", "", "earliest, latest, an offset, a time (2026-01-31T12:00:00Z), or how long ago (-1h)")
+	cmd.Flags().BoolVar(&share, "share", false, "of a share group, which is made if there is none")
 	yesFlag(cmd, &yes)
 	return cmd
 }
