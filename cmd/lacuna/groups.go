@@ -6,6 +6,7 @@ import (
 
 	"github.com/lacunamq/lacuna/client"
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 func groupsCommand(c *cli) *cobra.Command {
@@ -73,7 +74,14 @@ func (c *cli) describe(cmd *cobra.Command, a *client.Admin, group string, flags 
 }
 
 // groupError says what is wrong with a group.
-func groupError(group string, err error) error { return fmt.Errorf("group %s: %w", group, err) }
+func groupError(group string, err error) error {
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		err = errNoGroup
+	}
+	return fmt.Errorf("group %s: %w", group, err)
+}
+
+var errNoGroup = errors.New("there is no such group; `lacuna groups list` shows the groups")
 
 func groupsDeleteCommand(c *cli) *cobra.Command {
 	var yes bool

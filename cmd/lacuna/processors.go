@@ -68,7 +68,7 @@ func (c *cli) describeProcessors(cmd *cobra.Command, adm *kadm.Client, group kad
 	d := describedProcessors{Group: group.Group, State: group.State, Members: []processorMember{}}
 	switch {
 	case group.State == "Dead", errors.Is(group.Err, kerr.GroupIDNotFound): // by the version of the answer
-		return d, errors.New("there is no such group; `lacuna groups list` shows the groups")
+		return d, errNoGroup
 	case group.Err != nil:
 		return d, group.Err
 	case group.Protocol != "" && group.Protocol != assignor.ProtocolName:
