@@ -91,7 +91,7 @@ func (w *crashWorld) crashOnce(plan crashPlan) (came bool, err error) {
 	w.hireAll()
 	rounds := 8
 	if plan.at != anyPoint {
-		rounds = 60 // it does come
+		rounds = 600 // it does come, once the process has joined
 	}
 	for range rounds {
 		w.produce(1 + w.rng.IntN(4))

@@ -25,6 +25,7 @@ type config struct {
 	exactlyOnce bool
 	threshold   int64
 	unitRecords int
+	fetchBytes  int32
 	onError     ErrorPolicy
 	deadLetters string
 	opener      statestore.Opener
@@ -57,7 +58,7 @@ type Hooks struct {
 
 func defaultConfig() config {
 	return config{
-		fs: vfs.Default, initial: 1, threshold: 1000, unitRecords: 1000, now: time.Now,
+		fs: vfs.Default, initial: 1, threshold: 1000, unitRecords: 1000, fetchBytes: 512 << 10, now: time.Now,
 		onError: func(*kgo.Record, error, int) Decision { return Stop() },
 		member:  []kgo.Opt{kgo.HeartbeatInterval(100 * time.Millisecond), kgo.MetadataMaxAge(10 * time.Second)},
 		backoff: func(tries int) time.Duration {
@@ -118,6 +119,12 @@ func HandOverThreshold(offsets int64) Option { return func(c *config) { c.thresh
 // when there are no more. The default is 1,000.
 func UnitRecords(n int) Option { return func(c *config) { c.unitRecords = n } }
 
+// FetchMaxBytes bounds what a task fetches of its inputs at a time, in bytes as they are
+// stored, except that one batch always comes. The next is fetched while the task works, so
+// it holds two or three of these, and a record takes some 180 bytes more than it has. The
+// default is 512 KiB; where a broker is far away more is faster.
+func FetchMaxBytes(n int32) Option { return func(c *config) { c.fetchBytes = n } }
+
 // OnError decides what becomes of records that fail. The default stops the App.
 func OnError(p ErrorPolicy) Option { return func(c *config) { c.onError = p } }
 
@@ -133,6 +140,8 @@ func (c *config) validate(t *Topology) error {
 		return fmt.Errorf("%d initial buckets", c.initial)
 	case c.unitRecords < 1:
 		return fmt.Errorf("%d records in a unit of work", c.unitRecords)
+	case c.fetchBytes < 1:
+		return fmt.Errorf("%d bytes of inputs in a fetch", c.fetchBytes)
 	case c.threshold < 0:
 		return fmt.Errorf("hand-over threshold %d is negative", c.threshold)
 	case t.Ack == AckAtProcess && c.dir == "" && t.hasStores():
@@ -152,7 +161,7 @@ func (t *Topology) hasStores() bool {
 
 // readerOpts are the options of every Reader of a task.
 func (c *config) readerOpts() []client.ReaderOpt {
-	opts := []client.ReaderOpt{client.StableLedger()}
+	opts := []client.ReaderOpt{client.StableLedger(), client.FetchMaxBytes(c.fetchBytes), client.FetchMaxPartitionBytes(c.fetchBytes)}
 	if c.exactlyOnce {
 		opts = append(opts, client.ReadCommitted())
 	}
