@@ -29,7 +29,7 @@ BUILDTAGS := nethttpomithttp2
 
 # What runs when the program starts, for the admin listener, for people or after an error
 # is compiled without inlining, which makes the binary half a megabyte smaller.
-COLD := encoding/json internal/profile net/http/... regexp/... runtime/pprof text/... \
+COLD := crypto/x509 encoding/asn1 internal/profile mime/... net/http/... regexp/... runtime/pprof text/... \
 	github.com/cockroachdb/errors/... github.com/cockroachdb/redact/... github.com/fsnotify/... \
 	github.com/getsentry/... github.com/go-viper/... github.com/gogo/... github.com/knadh/... \
 	github.com/kr/... github.com/prometheus/... github.com/schollz/... github.com/spf13/... \
