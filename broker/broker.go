@@ -30,6 +30,7 @@ type Broker struct {
 
 	dir          *dataDir
 	syncs        *commitlog.SyncLimiter
+	reserve      *commitlog.Reserve
 	decoding     *commitlog.DecodeLimiter
 	store        *statestore.DB
 	controller   *controller
@@ -92,6 +93,8 @@ func (b *Broker) start(ctx context.Context) (err error) {
 		return err
 	}
 	b.clusterID = b.dir.meta.ClusterID
+	b.reserve = commitlog.NewReserve(b.cfg.FS, b.dir.join("reserve"))
+	b.keepReserve()
 	b.syncs = commitlog.NewSyncLimiter(maxConcurrentSyncs)
 	b.decoding = commitlog.NewDecodeLimiter(runtime.GOMAXPROCS(0), b.limits.maxDecoded)
 	if b.store, err = b.openStore(); err != nil {

@@ -23,6 +23,7 @@ const dataFormat = 1
 //	lock              held by the process that uses the directory
 //	meta.json         format version, cluster id
 //	clean-stop        there only while no broker runs, after a clean stop
+//	reserve           space for what has to be written before a full disk gets room
 //	metadata/         the log of topics and settings
 //	topics/ID/N/      the log of partition N of the topic with that id
 //	state/            the Pebble store of the views

@@ -18,7 +18,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// fullDisk is a disk on which there is no space for what lies in a folder, while it has one.
+// fullDisk is a disk on which there is no space for what lies in a folder, while it has one and
+// until the broker's reserve is given up.
 type fullDisk struct {
 	vfs.FS
 	folder atomic.Pointer[string]
@@ -27,6 +28,9 @@ type fullDisk struct {
 func newFullDisk() *fullDisk {
 	d := &fullDisk{}
 	d.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpRemove && op.Path == "data/reserve" {
+			d.free()
+		}
 		folder := d.folder.Load()
 		if folder == nil || op.Kind != errorfs.OpFileWrite && op.Kind != errorfs.OpFileWriteAt || !strings.HasPrefix(op.Path, *folder) {
 			return nil
@@ -65,4 +69,21 @@ func TestDeletingATopicNeedsNoSpace(t *testing.T) {
 	_, err = disk.Stat(folder)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.Empty(t, told.All())
+}
+
+// TestDeletingRecordsNeedsNoSpace: what a broker has to write for it has a place in its reserve.
+func TestDeletingRecordsNeedsNoSpace(t *testing.T) {
+	disk := newFullDisk()
+	b := start(t, func(c *broker.Config) { c.FS = disk })
+	cl := client(t, b)
+	adm := kadm.NewClient(cl)
+	createTopic(t, adm, 1, "large")
+	require.NoError(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "large", Value: []byte("x")}).FirstErr())
+	disk.fill(folderOf(t, adm, "large"))
+	var offsets kadm.Offsets
+	offsets.Add(kadm.Offset{Topic: "large", At: 1})
+	deleted, err := adm.DeleteRecords(t.Context(), offsets)
+	require.NoError(t, err)
+	require.NoError(t, deleted.Error())
+	require.NoError(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "large", Value: []byte("x")}).FirstErr())
 }

@@ -28,7 +28,7 @@ const (
 func (b *Broker) logOptions(name, dir string) commitlog.Options {
 	return commitlog.Options{
 		FS: b.cfg.FS, Dir: dir, Name: name,
-		Fsync: !b.cfg.NoFsync, Syncs: b.syncs, FlushInterval: b.flushInterval,
+		Fsync: !b.cfg.NoFsync, Syncs: b.syncs, Reserve: b.reserve, FlushInterval: b.flushInterval,
 		Unclean: b.dir.unclean, Now: time.Now, Logger: b.log,
 		CleanerMemory: b.limits.cleanerMemory, Decoding: b.decoding,
 	}

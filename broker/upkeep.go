@@ -39,19 +39,27 @@ type upkeepIntervals struct {
 	checkpoint time.Duration // log.flush.offset.checkpoint.interval.ms
 }
 
-// retain rolls segments that are old enough and deletes those past their retention.
+// retain rolls segments that are old enough and deletes those past their retention, which on a
+// full disk takes what is kept in reserve.
 func (b *Broker) retain(ctx context.Context, now time.Time) {
+	defer b.keepReserve()
 	for log := range b.topics.logs() {
 		if ctx.Err() != nil {
 			return
 		}
 		if err := log.Roll(now); err != nil {
 			b.log.Error("cannot roll a segment", zap.Error(err))
-			continue
 		}
 		if err := log.ApplyRetention(now); err != nil {
 			b.log.Error("cannot apply retention", zap.Error(err))
 		}
+	}
+}
+
+// keepReserve takes space in reserve again that was given up, or that a full disk did not have.
+func (b *Broker) keepReserve() {
+	if err := b.reserve.Keep(); err != nil {
+		b.log.Warn("there is no space in reserve for what makes room on the disk", zap.Error(err))
 	}
 }
 

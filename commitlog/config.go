@@ -97,6 +97,10 @@ type Options struct {
 	// Syncs caps the fsyncs that run at once on a device; logs share it. nil: no cap.
 	Syncs *SyncLimiter
 
+	// Reserve is space for what has to be written before a full disk gets room; logs share
+	// it. nil: none.
+	Reserve *Reserve
+
 	// FlushInterval bounds how long an append that nobody waits for stays unsynced, and
 	// with it unseen. Kafka's log.flush.interval.ms; 0: 5 ms.
 	FlushInterval time.Duration

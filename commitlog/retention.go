@@ -48,9 +48,9 @@ func (l *Log) advanceStart(to int64) error {
 	return nil
 }
 
-// writeStateLocked replaces the state, on the disk and here.
+// writeStateLocked replaces the state, on the disk and here, so that something can be deleted.
 func (l *Log) writeStateLocked(state logState) error {
-	if err := l.disk.writeState(&state); err != nil {
+	if err := l.makingRoom(func() error { return l.disk.writeState(&state) }); err != nil {
 		return l.storageErrorLocked(l.end.Load(), err)
 	}
 	l.mu.state, l.mu.epochNew = state, false
@@ -102,7 +102,7 @@ func (l *Log) handDownProducers(gone *segment) error {
 		header:    indexHeader{base: next.base, next: next.base, stats: emptyStats()},
 		producers: x.producers,
 	}
-	if err := l.writeIndex(next, &image); err != nil {
+	if err := l.makingRoom(func() error { return l.writeIndex(next, &image) }); err != nil {
 		return err
 	}
 	return l.disk.syncDir()
@@ -160,7 +160,7 @@ func (l *Log) retainedStart(nowMs int64) (int64, error) {
 	case n < len(list):
 		return list[n].base, nil
 	}
-	if err := l.renewLocked(); err != nil {
+	if err := l.makingRoom(l.renewLocked); err != nil {
 		return 0, l.storageErrorLocked(l.end.Load(), err)
 	}
 	return l.end.Load(), nil
