@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# W1, W2, W7 and W8 on Lacuna beside Apache Kafka 4.4 and kfake, taking turns in one run; the medians
+# W1, W2 and W7 on Lacuna beside Apache Kafka 4.4 and kfake, taking turns in one run; the medians
 # and their ratios last. usage: beside.sh OUT
 # DATA (./data) is for the servers' files, PAIRS (5) how often each has its turn, KHOME ($DATA/kafka) Kafka's home.
 set -euo pipefail
