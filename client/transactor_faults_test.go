@@ -35,6 +35,7 @@ const (
 	losesAnswer       // the broker has carried it out
 )
 
+// set says what becomes of requests. It is asked by all connections at the same time.
 func (w *wire) set(onRequest func(kmsg.Key) fate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,10 +45,10 @@ func TestTransactionWithARecordOfTwoWorkers(t *testing.T) {
 	lines := &wire{s: s}
 	silence := make(chan struct{})
 	speak := sync.OnceFunc(func() { close(silence) })
-	fetches := 0
+	var fetches atomic.Int32            // and acknowledgements, which have a connection of their own
 	lines.set(func(key kmsg.Key) fate { // it hears nothing of its records after its first fetch
 		if key == kmsg.ShareFetch || key == kmsg.ShareAcknowledge {
-			if fetches++; fetches > 1 {
+			if fetches.Add(1) > 1 {
 				<-silence
 			}
 		}
@@ -62,11 +63,11 @@ func TestTransactionWithARecordOfTwoWorkers(t *testing.T) {
 	second := <-came
 	require.Equal(t, first.r.Offset, second.r.Offset)
 
-	staged := 0
+	var staged atomic.Int32
 	w := &wire{s: s}
 	w.set(func(key kmsg.Key) fate {
 		if key == kmsg.TxnOffsetCommit {
-			staged++
+			staged.Add(1)
 		}
 		return passes
 	})
@@ -80,7 +81,7 @@ func TestTransactionWithARecordOfTwoWorkers(t *testing.T) {
 	})
 	require.ErrorIs(t, err, client.ErrConflict)
 	require.ErrorIs(t, err, client.ErrAborted)
-	require.Zero(t, staged)
+	require.Zero(t, staged.Load())
 	speak()
 	first.done <- err
 	second.done <- err
