@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,23 +23,15 @@ import (
 // group.initial.rebalance.delay.ms=0 and group.min.session.timeout.ms=100 and run the test
 // with LACUNA_RECORD_KAFKA=HOST:PORT.
 func TestGroupsAnswerAsKafkaDoes(t *testing.T) {
-	const golden = "testdata/groups_kafka_4_4.txt"
-	addr := os.Getenv("LACUNA_RECORD_KAFKA")
-	if addr == "" {
-		addr = start(t, func(c *broker.Config) {
-			quickGroups(c)
-			c.Settings["auto.create.topics.enable"] = "false"
-		}).Addr()
+	quick := func(c *broker.Config) {
+		quickGroups(c)
+		c.Settings["auto.create.topics.enable"] = "false"
 	}
-	s := &groupScript{t: t, addr: addr, names: make(map[string]string)}
-	s.run()
-	if os.Getenv("LACUNA_RECORD_KAFKA") != "" {
-		require.NoError(t, os.WriteFile(golden, []byte(s.out.String()), 0o644))
-		return
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), s.out.String())
+	requireKafkasAnswers(t, "testdata/groups_kafka_4_4.txt", quick, func(addr string) string {
+		s := newGroupScript(t, addr)
+		s.run()
+		return s.out.String()
+	})
 }
 
 // groupScript is a conversation with a broker, written down without what differs from
@@ -50,6 +41,10 @@ type groupScript struct {
 	addr  string
 	out   strings.Builder
 	names map[string]string // of ids that the broker made up
+}
+
+func newGroupScript(t *testing.T, addr string) *groupScript {
+	return &groupScript{t: t, addr: addr, names: make(map[string]string)}
 }
 
 // wireConn is a connection that speaks exactly the versions it is asked to.

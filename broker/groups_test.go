@@ -348,7 +348,7 @@ func TestGroupsSurviveARestart(t *testing.T) {
 // broker stops is told to look for its coordinator again.
 func TestStopAnswersParkedRequests(t *testing.T) {
 	b := start(t, quickGroups)
-	s := &groupScript{t: t, addr: b.Addr(), names: make(map[string]string)}
+	s := newGroupScript(t, b.Addr())
 	waits := s.begin(joinRequest("g", ""), 3)
 	leader := waits.end("").(*kmsg.JoinGroupResponse).MemberID
 	assign := s.begin(syncRequest("g", leader, 1, leader), 3)

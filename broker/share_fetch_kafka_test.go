@@ -3,12 +3,10 @@ package broker_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"regexp"
 	"testing"
 	"time"
 
-	"github.com/lacunamq/lacuna/broker"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -18,22 +16,11 @@ import (
 // acknowledgements, wrong ones above all, with those that Apache Kafka 4.4.0 gave. They are
 // recorded as those of TestShareGroupsAnswerAsKafkaDoes, with a Kafka of its own.
 func TestShareFetchesAnswerAsKafkaDoes(t *testing.T) {
-	const golden = "testdata/share_fetch_kafka_4_4.txt"
-	addr := os.Getenv("LACUNA_RECORD_KAFKA")
-	if addr == "" {
-		addr = start(t, func(c *broker.Config) {
-			c.Settings = map[string]string{"auto.create.topics.enable": "false"}
-		}).Addr()
-	}
-	s := &fetchScript{shareScript: shareScript{groupScript: groupScript{t: t, addr: addr, names: make(map[string]string)}}}
-	s.run()
-	if os.Getenv("LACUNA_RECORD_KAFKA") != "" {
-		require.NoError(t, os.WriteFile(golden, []byte(s.out.String()), 0o644))
-		return
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), s.out.String())
+	requireKafkasAnswers(t, "testdata/share_fetch_kafka_4_4.txt", withoutAutoCreation, func(addr string) string {
+		s := &fetchScript{shareScript: shareScript{groupScript: *newGroupScript(t, addr)}}
+		s.run()
+		return s.out.String()
+	})
 }
 
 // fetchScript is a conversation of members of a share group that fetch and acknowledge.

@@ -2,14 +2,12 @@ package broker_test
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/lacunamq/lacuna/broker"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -19,22 +17,11 @@ import (
 // group.share.assignment.interval.ms=0 and auto.create.topics.enable=false and run the test
 // with LACUNA_RECORD_KAFKA=HOST:PORT.
 func TestShareGroupsAnswerAsKafkaDoes(t *testing.T) {
-	const golden = "testdata/share_groups_kafka_4_4.txt"
-	addr := os.Getenv("LACUNA_RECORD_KAFKA")
-	if addr == "" {
-		addr = start(t, func(c *broker.Config) {
-			c.Settings = map[string]string{"auto.create.topics.enable": "false"}
-		}).Addr()
-	}
-	s := &shareScript{groupScript: groupScript{t: t, addr: addr, names: make(map[string]string)}}
-	s.run()
-	if os.Getenv("LACUNA_RECORD_KAFKA") != "" {
-		require.NoError(t, os.WriteFile(golden, []byte(s.counted()), 0o644))
-		return
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), s.counted())
+	requireKafkasAnswers(t, "testdata/share_groups_kafka_4_4.txt", withoutAutoCreation, func(addr string) string {
+		s := &shareScript{groupScript: *newGroupScript(t, addr)}
+		s.run()
+		return s.counted()
+	})
 }
 
 // shareScript is a conversation about share groups, whose epochs are counted from the one
