@@ -3,7 +3,6 @@ package commitlog
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -16,15 +15,17 @@ const ReserveBytes = 256 << 10
 // durably where it begins before it deletes anything, and on a full disk could not. Logs
 // share it.
 type Reserve struct {
-	fs   vfs.FS
-	path string
+	disk disk
+	name string
 
 	mu   sync.Mutex
 	held bool
 }
 
 // NewReserve is the reserve in the file of that path, which Keep makes. Its directory exists.
-func NewReserve(files vfs.FS, path string) *Reserve { return &Reserve{fs: files, path: path} }
+func NewReserve(files vfs.FS, path string) *Reserve {
+	return &Reserve{disk: disk{fs: files, dir: files.PathDir(path)}, name: files.PathBase(path)}
+}
 
 // Keep takes the space if it is not held, so that there is some the next time. It is to be
 // called now and then; the error is that of the disk, which may still be full.
@@ -34,12 +35,12 @@ func (r *Reserve) Keep() error {
 	if r.held {
 		return nil
 	}
-	if info, err := r.fs.Stat(r.path); err == nil && info.Size() == ReserveBytes {
+	if info, err := r.disk.fs.Stat(r.disk.path(r.name)); err == nil && info.Size() == ReserveBytes {
 		r.held = true // from the last start
 		return nil
 	}
 	if err := r.write(); err != nil {
-		_ = r.remove() // what there was room for is nobody's else
+		_ = r.disk.remove(r.name) // what there was room for is nobody's else
 		return err
 	}
 	r.held = true
@@ -47,16 +48,16 @@ func (r *Reserve) Keep() error {
 }
 
 func (r *Reserve) write() error {
-	f, err := r.fs.OpenReadWrite(r.path, vfs.WriteCategoryUnspecified)
+	f, err := r.disk.create(r.name)
 	if err != nil {
-		return fmt.Errorf("keep a reserve: %w", err)
+		return err
 	}
 	_, err = f.WriteAt(make([]byte, ReserveBytes), 0)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
 	if err != nil {
-		return fmt.Errorf("keep a reserve in %s: %w", r.path, err)
+		return fmt.Errorf("write %s: %w", r.disk.path(r.name), err)
 	}
 	return nil
 }
@@ -72,14 +73,7 @@ func (r *Reserve) give() bool {
 		return false
 	}
 	r.held = false
-	return r.remove() == nil
-}
-
-func (r *Reserve) remove() error {
-	if err := r.fs.Remove(r.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("give up the reserve %s: %w", r.path, err)
-	}
-	return nil
+	return r.disk.remove(r.name) == nil
 }
 
 // makingRoom writes what has to be written before something is deleted, on a full disk in the
